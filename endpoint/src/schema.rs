@@ -1,11 +1,12 @@
 //! The JSON Schemas of Rust types. They are sent to the peer, and values from the peer are checked against them.
 
+use core::any::Any;
 use core::fmt;
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
-use serde::de::value::StringDeserializer;
+use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use serde_json::{Map, Value, json};
 
@@ -270,12 +271,13 @@ impl Output {
             (_, Some(structured)) => self.read_structured(structured),
             (Self::Unit, None) => Json::null().decode(),
             (Self::Text, None) => {
-                let text: StringDeserializer<serde::de::value::Error> = result.text().into_deserializer();
+                let text = result.text();
+                let text: StrDeserializer<'_, serde::de::value::Error> = text.as_str().into_deserializer();
                 T::deserialize(text).map_err(|error| JsonError::Decode(error.to_string()))
             }
             (_, None) => {
                 let text = result.text();
-                Json::parse(text.clone()).and_then(|json| json.decode()).or_else(|_| Json::string(&text).decode())
+                Json::parse(String::from(&*text)).and_then(|json| json.decode()).or_else(|_| Json::string(&text).decode())
             }
         }
     }
@@ -293,12 +295,12 @@ impl Output {
 
     /// Converts a result into structured content and a block of text with the same bytes. If a wrapped result is text, the block is that
     /// text. A result without structured content becomes text only, and `()` becomes nothing.
-    pub(crate) fn shape<T: Serialize>(&self, value: &T) -> Result<ToolOutput, JsonError> {
+    pub(crate) fn shape<T: Serialize + 'static>(&self, mut value: T) -> Result<ToolOutput, JsonError> {
         Ok(match self {
-            Self::Object(_) => ToolOutput::structured(Json::encode(value)?),
+            Self::Object(_) => ToolOutput::structured(Json::encode(&value)?),
             Self::Wrapped(_) => {
                 let mut written = Ok(());
-                let structured = Object::value(|wrapped| written = wrapped.encode("result", value));
+                let structured = Object::value(|wrapped| written = wrapped.encode("result", &value));
                 written?;
                 let text = structured.member("result").and_then(|result| result.as_text());
                 let mut output = ToolOutput::structured(structured);
@@ -308,13 +310,37 @@ impl Output {
                 output
             }
             Self::Unit => ToolOutput::default(),
-            Self::Text => ToolOutput::text(shown(Json::encode(value)?)),
+            Self::Text => match take_string(&mut value).or_else(|| copy_string(&value)) {
+                Some(text) => ToolOutput::text(text),
+                None => ToolOutput::text(shown(Json::encode(&value)?)),
+            },
             Self::Any => {
-                let json = Json::encode(value)?;
+                let json = Json::encode(&value)?;
                 if json.is_object() { ToolOutput::structured(json) } else { ToolOutput::text(shown(json)) }
             }
         })
     }
+}
+
+/// The string that `value` is, without a copy. `None` for a type that has to be serialized.
+fn take_string(value: &mut dyn Any) -> Option<Text> {
+    if let Some(text) = value.downcast_mut::<String>() {
+        return Some(Text::from(core::mem::take(text)));
+    }
+    value.downcast_ref::<&str>().map(|text| Text::from_static(text))
+}
+
+/// The string that `value` serializes to, which is copied only once. `None` for a container, `null` or bytes.
+fn copy_string<T: Serialize>(value: &T) -> Option<Text> {
+    struct Shown<'a, T>(&'a T);
+    impl<T: Serialize> fmt::Display for Shown<'_, T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            // For serde a formatter is a serializer of strings.
+            self.0.serialize(f)
+        }
+    }
+    let mut text = String::new();
+    fmt::write(&mut text, format_args!("{}", Shown(value))).ok().map(|()| text.into())
 }
 
 /// The value of a JSON string, or the JSON text of any other value.

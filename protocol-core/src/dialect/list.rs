@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Op;
-use crate::json::read::{self, Kind};
+use crate::json::read::{self, Kind, Walk};
 use crate::json::{Json, Text};
 
 /// One page of a list.
@@ -194,47 +194,54 @@ impl ToolResult {
     /// is repeated as one block of text.
     #[must_use]
     pub fn read(json: &Json) -> Option<Self> {
-        use super::Content;
-        let block = |block| match plain_text(json, block) {
-            Some(text) => Content::Text(text),
-            None => Content::Raw(json.part(block)),
-        };
-        // The result may be long, so one pass finds all members.
         let (mut content, mut structured, mut output, mut is_error) = (None, None, None, false);
-        read::for_each_member(json.as_bytes(), |name, value| match name {
-            "content" => content = Some(value).filter(|value| Kind::of(value) == Kind::Array),
-            "structuredContent" => structured = Some(value).filter(|value| Kind::of(value) == Kind::Object),
-            "isError" => is_error = value == b"true",
-            "output" => output = Some(value),
-            _ => {}
-        });
+        // The result may be long, so one walk finds all members and all blocks.
+        let mut walk = Walk::new(json.as_bytes());
+        if walk.kind() != Kind::Object {
+            return None;
+        }
+        walk.enter();
+        while let Some(key) = walk.next_key() {
+            let is_content = key.is("content");
+            if is_content && walk.kind() == Kind::Array {
+                walk.enter();
+                let next_block = || if walk.next_element() { read_block(json, &mut walk) } else { None };
+                content = Some(core::iter::from_fn(next_block).collect());
+                continue;
+            }
+            let value = walk.value()?;
+            match &*key.name() {
+                "content" => content = None,
+                "structuredContent" => structured = Some(value).filter(|value| Kind::of(value) == Kind::Object),
+                "isError" => is_error = value == b"true",
+                "output" => output = Some(value),
+                _ => {}
+            }
+        }
         if let Some(content) = content {
-            let content = read::elements(content).into_iter().map(block).collect();
             return Some(Self { content, structured: structured.map(|value| json.part(value)), is_error, json: json.clone() });
         }
         let output = json.part(output?);
-        let text = Content::Text(output.as_text().unwrap_or_else(|| output.clone().into_text()));
+        let text = super::Content::Text(output.as_text().unwrap_or_else(|| output.clone().into_text()));
         Some(Self { content: text.into(), structured: Some(output), is_error: false, json: json.clone() })
     }
 
-    /// The text of all blocks of text, joined by line feeds.
+    /// The text of all blocks of text, joined by line feeds. A single block of text is not copied: it usually refers to the frame that it
+    /// arrived in.
     #[must_use]
-    pub fn text(&self) -> alloc::string::String {
-        let texts = self.content.iter().filter_map(|block| match block {
+    pub fn text(&self) -> Text {
+        let mut texts = self.content.iter().filter_map(|block| match block {
             super::Content::Text(text) => Some(Text::clone(text)),
             super::Content::Raw(block) => (text(block, "type")? == "text").then(|| text(block, "text"))?,
         });
-        let length = |block: &super::Content| {
-            if let super::Content::Text(text) = block { text.as_bytes().len().saturating_add(1) } else { 0 }
-        };
-        let mut all = alloc::string::String::with_capacity(self.content.iter().map(length).fold(0, usize::saturating_add));
-        for (index, text) in texts.enumerate() {
-            if index > 0 {
-                all.push('\n');
-            }
+        let Some(first) = texts.next() else { return Text::default() };
+        let Some(second) = texts.next() else { return first };
+        let mut all = alloc::string::String::from(&*first);
+        for text in core::iter::once(second).chain(texts) {
+            all.push('\n');
             all.push_str(&text);
         }
-        all
+        all.into()
     }
 
     /// The result exactly as it arrived.
@@ -244,15 +251,25 @@ impl ToolResult {
     }
 }
 
-/// The text of `block`, a part of `result`, if the block is text without further members.
-fn plain_text(result: &Json, block: &[u8]) -> Option<Text> {
-    let (mut is_text, mut text_value, mut more) = (false, None, false);
-    read::for_each_member(block, |name, value| match name {
-        "type" => is_text = value == br#""text""#,
-        "text" if Kind::of(value) == Kind::String => text_value = Some(value),
-        _ => more = true,
-    });
-    if is_text && !more { result.text_of(text_value?) } else { None }
+/// Reads the block after the position of `walk`, and moves after it. `walk` is a walk through `result`.
+fn read_block(result: &Json, walk: &mut Walk<'_>) -> Option<super::Content> {
+    let start = *walk;
+    let (mut is_text, mut text, mut more) = (false, None, false);
+    if walk.kind() == Kind::Object {
+        walk.enter();
+        while let Some(key) = walk.next_key() {
+            let value = walk.value()?;
+            match &*key.name() {
+                "type" => is_text = value == br#""text""#,
+                "text" if Kind::of(value) == Kind::String => text = Some(value),
+                _ => more = true,
+            }
+        }
+    } else {
+        walk.value()?;
+    }
+    let text = text.filter(|_| is_text && !more).and_then(|text| result.text_of(text));
+    Some(text.map_or_else(|| super::Content::Raw(result.part(walk.since(start))), super::Content::Text))
 }
 
 #[cfg(test)]

@@ -161,6 +161,11 @@ impl<'a> Walk<'a> {
         self.text.get(start..self.at).filter(|value| !value.is_empty())
     }
 
+    /// The text between `start`, an earlier position of this walk, and the position.
+    pub(crate) fn since(&self, start: Self) -> &'a [u8] {
+        self.text.get(start.at..self.at).unwrap_or_default()
+    }
+
     /// Moves after a string of Unicode text, and returns `true`. If the value is not a string, or has an unpaired surrogate, does not move,
     /// and returns `false`.
     pub fn unicode(&mut self) -> bool {
