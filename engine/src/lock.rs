@@ -107,7 +107,7 @@ impl DriverSlot {
     /// Returns `true` if the driver must be woken: it is not in a turn, and either there is output, or `deadline` is earlier than the
     /// deadline that the driver waits for. If the driver waits for none, any deadline counts as earlier.
     #[must_use]
-    pub fn is_news(&self, has_output: bool, deadline: impl FnOnce() -> Option<Instant>) -> bool {
+    pub fn must_wake(&self, has_output: bool, deadline: impl FnOnce() -> Option<Instant>) -> bool {
         let is_earlier = || match (deadline(), self.armed) {
             (Some(next), Some(armed)) => next < armed,
             (next, _) => next.is_some(),

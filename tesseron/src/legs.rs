@@ -106,7 +106,7 @@ impl Guarded for State {
         }
         let deadline = self.deadline(Leg::Agent);
         if driving != Some(Leg::Agent)
-            && let Some(agent) = self.drivers.get_mut(&Leg::Agent).filter(|agent| agent.is_news(false, || deadline))
+            && let Some(agent) = self.drivers.get_mut(&Leg::Agent).filter(|agent| agent.must_wake(false, || deadline))
         {
             wakers.extend(agent.take());
         }

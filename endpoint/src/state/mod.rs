@@ -111,7 +111,7 @@ impl Guarded for State {
     }
 
     fn take_wakers(&mut self, after: &After) -> Option<Waker> {
-        if self.driver.is_news(after.has_output(), || self.deadline()) { self.driver.take() } else { None }
+        if self.driver.must_wake(after.has_output(), || self.deadline()) { self.driver.take() } else { None }
     }
 
     fn early_slot(&mut self) -> Option<&mut DriverSlot> {

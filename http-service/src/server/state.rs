@@ -74,7 +74,7 @@ impl Guarded for State {
 
     fn take_wakers(&mut self, _: &After) -> Vec<Waker> {
         let mut woken = core::mem::take(&mut self.woken);
-        if self.deadlines.is_news(false, || self.server.poll_timeout()) {
+        if self.deadlines.must_wake(false, || self.server.poll_timeout()) {
             woken.extend(self.deadlines.take());
         }
         woken

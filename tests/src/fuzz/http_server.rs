@@ -437,11 +437,11 @@ impl Bench {
                     None => {}
                 },
                 HttpEvent::Writable { session, lane, is_writable } => {
-                    let is_news = match is_writable {
+                    let is_changed = match is_writable {
                         true => self.stopped.remove(&(session, lane)),
                         false => self.stopped.insert((session, lane)),
                     };
-                    assert!(is_news, "{lane} of {session} is writable or not: {is_writable} already");
+                    assert!(is_changed, "{lane} of {session} is writable or not: {is_writable} already");
                     if let Some(Some(real)) = self.sessions.get_mut(&session) {
                         // Fails if the lane is closed.
                         let _ = real.set_writable(lane, is_writable, self.now);
