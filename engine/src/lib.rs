@@ -20,7 +20,7 @@
 //! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks
 //!   that now have something to do, unlocks, and only then wakes them ([`Engine::verb`]). It may also write its frame itself ([`early`]).
 //!
-//! Changes that concern no driver need neither a turn nor a verb: [`Engine::look`] makes them under the lock alone.
+//! Changes that concern no driver need neither a turn nor a verb: [`Engine::with_state`] makes them under the lock alone.
 //!
 //! No code of users, such as a waker, a future or a `Drop`, ever runs under the lock. `endpoint` uses an engine for a session, and the
 //! gateway of `tesseron` uses one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a

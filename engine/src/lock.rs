@@ -182,10 +182,10 @@ impl<S: Guarded> Engine<S> {
         value
     }
 
-    /// Locks the state and calls `look`, which reads it, or changes a part of it that no driver depends on: no task is woken afterwards.
+    /// Locks the state and calls `access`, which reads it, or changes a part of it that no driver depends on: no task is woken afterwards.
     /// The rules for the closure of [`verb`](Self::verb) apply.
-    pub fn look<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
-        look(&mut self.lock())
+    pub fn with_state<T>(&self, access: impl FnOnce(&mut S) -> T) -> T {
+        access(&mut self.lock())
     }
 
     /// Locks the state. While the guard lives, its thread must run no verb, which would wait for the lock forever, and no code of users,

@@ -116,7 +116,7 @@ impl HttpListener {
     /// Cancel safe: nothing is lost, and the method can be called again at any time.
     pub async fn closed(&self) {
         let mut watch = Watch::new(&self.listening);
-        poll_fn(|cx| match watch.look(cx, |listening| listening.phase) {
+        poll_fn(|cx| match watch.read(cx, |listening| listening.phase) {
             Phase::Closed => Poll::Ready(()),
             _ => Poll::Pending,
         })
@@ -253,7 +253,7 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
     loop {
         let accepted = {
             let mut accept = pin!(acceptor.accept());
-            poll_fn(|cx| match watch.look(cx, |listening| (listening.phase, listening.is_full())) {
+            poll_fn(|cx| match watch.read(cx, |listening| (listening.phase, listening.is_full())) {
                 (Phase::Accepting, true) => Poll::Pending,
                 (Phase::Accepting, false) => accept.as_mut().poll(cx).map(Some),
                 _ => Poll::Ready(None),
@@ -263,7 +263,7 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
         match accepted {
             None => break,
             Some(Ok(io)) => {
-                connections.listening.look(Listening::add_connection);
+                connections.listening.with_state(Listening::add_connection);
                 let open = Open { listening: Arc::clone(&connections.listening), waiter: None };
                 connections.runtime.spawn(Box::pin(serve(io, open, Arc::clone(&connections))));
             }
@@ -277,7 +277,7 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
     }
     drop(acceptor);
     let mut timer = connections.runtime.timer();
-    poll_fn(|cx| match watch.look(cx, |listening| (listening.phase, listening.open)) {
+    poll_fn(|cx| match watch.read(cx, |listening| (listening.phase, listening.open)) {
         (Phase::Closing(until), open) if open > 0 => timer.poll_until(cx, until),
         _ => Poll::Ready(()),
     })
@@ -314,18 +314,18 @@ impl<'a> Watch<'a> {
 
     /// Reads the state, and stores the waker of the task. The task is woken when the phase changes, and when a connection ends if that
     /// makes room for another one or the listener is closing.
-    fn look<T>(&mut self, cx: &Context<'_>, look: impl FnOnce(&Listening) -> T) -> T {
+    fn read<T>(&mut self, cx: &Context<'_>, read: impl FnOnce(&Listening) -> T) -> T {
         self.spare = spare(self.spare.take(), cx.waker());
-        self.listening.look(|listening| {
+        self.listening.with_state(|listening| {
             listening.watchers.park(&mut self.waiter, cx.waker(), &mut self.spare);
-            look(listening)
+            read(listening)
         })
     }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let waker = self.waiter.and_then(|waiter| self.listening.look(|listening| listening.watchers.leave(waiter)));
+        let waker = self.waiter.and_then(|waiter| self.listening.with_state(|listening| listening.watchers.leave(waiter)));
         drop(waker);
     }
 }
@@ -340,7 +340,7 @@ impl Open {
     /// The phase of the listener. The task is woken when the phase changes.
     fn phase(&mut self, cx: &Context<'_>, spare_waker: &mut Option<Waker>) -> Phase {
         *spare_waker = spare(spare_waker.take(), cx.waker());
-        self.listening.look(|listening| {
+        self.listening.with_state(|listening| {
             listening.connections.park(&mut self.waiter, cx.waker(), spare_waker);
             listening.phase
         })

@@ -189,7 +189,7 @@ impl SharedBridge {
     /// See [`Bridge::pending`].
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
-        self.engine.look(|state| state.bridge.pending())
+        self.engine.with_state(|state| state.bridge.pending())
     }
 
     /// See [`Bridge::close`].
@@ -205,7 +205,7 @@ impl SharedBridge {
 
 impl fmt::Debug for SharedBridge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.engine.look(|state| state.bridge.fmt(f))
+        self.engine.with_state(|state| state.bridge.fmt(f))
     }
 }
 
@@ -261,24 +261,24 @@ impl Machine for BridgeLeg {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.engine.look(|state| state.arm(self.leg))
+        self.engine.with_state(|state| state.arm(self.leg))
     }
 
     fn wants_input(&self) -> bool {
-        self.engine.look(|state| state.bridge.wants_input(self.leg))
+        self.engine.with_state(|state| state.bridge.wants_input(self.leg))
     }
 
     fn is_closed(&self) -> bool {
-        self.engine.look(|state| state.bridge.is_closed(self.leg))
+        self.engine.with_state(|state| state.bridge.is_closed(self.leg))
     }
 
     fn frame_limit(&self) -> usize {
-        self.engine.look(|state| state.bridge.frame_limit(self.leg))
+        self.engine.with_state(|state| state.bridge.frame_limit(self.leg))
     }
 
     fn register(&mut self, waker: &Waker) {
         let mut spare = spare(self.spare.take(), waker);
-        self.engine.look(|state| state.park(self.leg, waker, &mut spare));
+        self.engine.with_state(|state| state.park(self.leg, waker, &mut spare));
         self.spare = spare;
     }
 
@@ -324,15 +324,15 @@ impl LaneMachine for BridgeLeg {
     }
 
     fn replies_owed(&self, lane: Lane) -> usize {
-        self.engine.look(|state| state.bridge.replies_owed(lane))
+        self.engine.with_state(|state| state.bridge.replies_owed(lane))
     }
 
     fn poll_closed_lane(&mut self) -> Option<Lane> {
-        self.engine.look(|state| state.bridge.poll_closed_lane())
+        self.engine.with_state(|state| state.bridge.poll_closed_lane())
     }
 
     fn take_cancelled(&mut self) -> bool {
-        self.engine.look(|state| state.bridge.take_cancelled())
+        self.engine.with_state(|state| state.bridge.take_cancelled())
     }
 
     fn close(&mut self, how: Close, now: Instant) {

@@ -262,7 +262,7 @@ impl Context {
         if self.served().is_stateless() {
             return Some(self.served().caller.peer().clone());
         }
-        self.served().shared.look(|state| state.session.peer().cloned())
+        self.served().shared.with_state(|state| state.session.peer().cloned())
     }
 }
 

@@ -130,7 +130,7 @@ impl Endpoint {
         let round_kit = service.round_kit(&*runtime);
         let mut endpoint = Self::new(Side::Server(Arc::clone(&service)), config.into(), runtime);
         let effects = service.effects();
-        endpoint.shared.look(|state| (state.round_kit, state.effects) = (round_kit, effects));
+        endpoint.shared.with_state(|state| (state.round_kit, state.effects) = (round_kit, effects));
         endpoint.watcher = service.watch(endpoint.shared());
         endpoint
     }
@@ -381,7 +381,7 @@ impl Endpoint {
                 Err(refusal) => return served.respond(Reply::Error(refusal)),
             }
             let mut work = VecDeque::new();
-            let older = self.shared.look(|state| state.replace_older(&served, frozen.as_ref(), self.now, &mut work));
+            let older = self.shared.with_state(|state| state.replace_older(&served, frozen.as_ref(), self.now, &mut work));
             each(work, Work::finish);
             if !older.is_empty() {
                 let beginning = Beginning { service: Arc::clone(service), served, request, frozen };
@@ -396,7 +396,7 @@ impl Endpoint {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
             diagnose::panicked(&diagnose::Span::default(), &*panic);
             drop_quietly(panic);
-            self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
+            self.shared.with_state(|state| state.counters.panics = state.counters.panics.saturating_add(1));
         }
     }
 }
@@ -565,7 +565,7 @@ impl Machine for Endpoint {
 
     fn register(&mut self, waker: &Waker) {
         let mut spare = self.spare(waker);
-        self.shared.look(|state| state.driver.park(waker, &mut spare));
+        self.shared.with_state(|state| state.driver.park(waker, &mut spare));
         self.spare = spare;
     }
 

@@ -58,7 +58,7 @@ impl Call {
     /// requests are pending.
     #[must_use]
     pub fn pending_input(&self) -> Option<PendingInput> {
-        self.shared.look(|state| state.session.pending_input(self.id))
+        self.shared.with_state(|state| state.session.pending_input(self.id))
     }
 
     /// Returns a handle that can cancel the call while its progress or its outcome is awaited.
@@ -100,19 +100,19 @@ impl Call {
         drop(self.remove_slot());
     }
 
-    /// Ready once `look` returns `true`. Until then, this task is woken when the call ends and, if `wants_progress`, at each update. `look`
-    /// must return `true` if there is no slot.
+    /// Ready once `is_ready` returns `true`. Until then, this task is woken when the call ends and, if `wants_progress`, at each update.
+    /// `is_ready` must return `true` if there is no slot.
     fn poll_slot(
         &mut self,
         cx: &mut TaskContext<'_>,
         wants_progress: bool,
-        mut look: impl FnMut(&mut Table<OutboundId, CallSlot>, &OutboundId) -> bool,
+        mut is_ready: impl FnMut(&mut Table<OutboundId, CallSlot>, &OutboundId) -> bool,
     ) -> Poll<()> {
         // The first poll rarely finds anything, so the waker to park is cloned before the lock is taken.
         let mut spare = (!replace(&mut self.polled, true)).then(|| cx.waker().clone());
         loop {
-            let seen = self.shared.look(|state| {
-                if look(&mut state.calls, &self.id) {
+            let seen = self.shared.with_state(|state| {
+                if is_ready(&mut state.calls, &self.id) {
                     return Seen::Found;
                 }
                 let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Found };
@@ -129,7 +129,7 @@ impl Call {
     }
 
     fn remove_slot(&self) -> Option<CallSlot> {
-        self.shared.look(|state| state.calls.end(&self.id, take))
+        self.shared.with_state(|state| state.calls.end(&self.id, take))
     }
 }
 

@@ -160,14 +160,14 @@ impl Peer {
     /// The peer and its capabilities now; `None` before the session is ready ([`Peer::ready`]).
     #[must_use]
     pub fn info(&self) -> Option<PeerInfo> {
-        self.shared.look(|state| state.session.peer().cloned())
+        self.shared.with_state(|state| state.session.peer().cloned())
     }
 
     /// The era of MCP that this client has chosen for its server. `None` until it has chosen, and at an end that is no MCP client. A client
     /// that connects to the same server again needs no `server/discover` if it sets this as [`Config::era`](protocol_core::Config::era).
     #[must_use]
     pub fn era(&self) -> Option<Era> {
-        self.shared.look(|state| state.session.era())
+        self.shared.with_state(|state| state.session.era())
     }
 
     /// Waits until the session is closed, and returns the reason.
@@ -181,7 +181,7 @@ impl Peer {
     /// The error with which the peer refused our handshake ([`CloseReason::HandshakeRefused`]); `None` if it did not.
     #[must_use]
     pub fn refusal(&self) -> Option<RpcError> {
-        self.shared.look(|state| state.refusal.clone())
+        self.shared.with_state(|state| state.refusal.clone())
     }
 
     /// Closes the session, gracefully or at once. No effect if it is closed.
@@ -230,8 +230,8 @@ impl Peer {
     /// This method may be called at any time, and more than once. Subscriptions beyond the limit
     /// ([`Limits::in_flight`](protocol_core::Limits::in_flight)) are left out.
     pub fn carry_over(&self, before: &Self) {
-        let subscriptions = before.shared.look(|state| state.subscriptions.all());
-        self.shared.look(|state| {
+        let subscriptions = before.shared.with_state(|state| state.subscriptions.all());
+        self.shared.with_state(|state| {
             let max = state.session.config().limits.in_flight;
             state.subscriptions.carry_over(subscriptions, max);
         });
@@ -265,13 +265,13 @@ impl Peer {
     /// The counters of the session, now.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.look(|state| state.session.stats())
+        self.shared.with_state(|state| state.session.stats())
     }
 
     /// The counters of the endpoint, now.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.shared.look(|state| state.counters)
+        self.shared.with_state(|state| state.counters)
     }
 
     /// Lists all tools of the peer, from all pages of its list. Entries without a name are left out.
@@ -384,23 +384,23 @@ impl Peer {
     /// The number of handlers that have not ended.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn running(&self) -> usize {
-        self.shared.look(|state| state.served_calls.len())
+        self.shared.with_state(|state| state.served_calls.len())
     }
 
     /// Starts to record the checkpoints of handlers.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn record_checkpoints(&self) {
-        self.shared.look(|state| state.checkpoints = Some(Vec::new()));
+        self.shared.with_state(|state| state.checkpoints = Some(Vec::new()));
     }
 
     /// The recorded checkpoints, in order.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn checkpoints(&self) -> Vec<(Instant, Json)> {
-        self.shared.look(|state| state.checkpoints.clone().unwrap_or_default())
+        self.shared.with_state(|state| state.checkpoints.clone().unwrap_or_default())
     }
 
-    fn wait<T, L: Fn(&State) -> Option<T> + Unpin>(&self, look: L) -> ChangeWait<'_, L> {
-        ChangeWait { shared: &self.shared, look, waiter: None }
+    fn wait<T, L: Fn(&State) -> Option<T> + Unpin>(&self, find: L) -> ChangeWait<'_, L> {
+        ChangeWait { shared: &self.shared, find, waiter: None }
     }
 
     /// Requests all pages of a list.
@@ -457,10 +457,10 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     written
 }
 
-/// Waits until `look`, which is called at each poll, returns a value. The task is woken when the session becomes ready and when it closes.
+/// Waits until `find`, which is called at each poll, returns a value. The task is woken when the session becomes ready and when it closes.
 struct ChangeWait<'a, L> {
     shared: &'a Shared,
-    look: L,
+    find: L,
     waiter: Option<u64>,
 }
 
@@ -471,7 +471,7 @@ impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
         let this = self.get_mut();
         let mut spare = None;
         loop {
-            let seen = this.shared.look(|state| match (this.look)(state) {
+            let seen = this.shared.with_state(|state| match (this.find)(state) {
                 Some(found) => Ok(found),
                 None => Err(state.on_change.park(&mut this.waiter, cx.waker(), &mut spare)),
             });
@@ -487,7 +487,7 @@ impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
 impl<L> Drop for ChangeWait<'_, L> {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter else { return };
-        let waker = self.shared.look(|state| state.on_change.leave(waiter));
+        let waker = self.shared.with_state(|state| state.on_change.leave(waiter));
         drop(waker);
     }
 }

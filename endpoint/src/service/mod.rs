@@ -377,7 +377,7 @@ impl Service {
     /// cannot change.
     pub(crate) fn watch(&self, session: &Arc<Shared>) -> Option<WatcherGuard> {
         self.is_changeable.then(|| {
-            let audience = session.look(|state| match state.session.config().protocol {
+            let audience = session.with_state(|state| match state.session.config().protocol {
                 Protocol::Tesseron(_) => Audience::Gateway { timeout: self.config.timeouts.serve },
                 _ => Audience::Client,
             });

@@ -228,7 +228,7 @@ mod tests {
         for (key, waker) in (1..).zip([&panicking, &sleeping, &panicking, &sleeping]) {
             waits.inputs.push((InputKey::from_number(key), InputSlot { answer: None, waker: Some(waker.clone()) }));
         }
-        shared.look(|state| state.driver.park(&panicking, &mut Some(panicking.clone())));
+        shared.with_state(|state| state.driver.park(&panicking, &mut Some(panicking.clone())));
         let verb = AssertUnwindSafe(|| {
             drop(shared.verb(|_, _, after| {
                 after.output();

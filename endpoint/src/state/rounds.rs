@@ -107,7 +107,7 @@ impl ServedCall {
         let log = opened.and_then(|log| RoundLog::resume(&log, retry, now)).ok_or_else(not_accepted)?;
         let depth = log.depth();
         self.raise_depth(depth);
-        self.shared.look(|state| {
+        self.shared.with_state(|state| {
             if let Some(partial) = log.partial() {
                 // It fails if the call was cancelled meanwhile.
                 let _ = state.session.checkpoint(self.id, partial.clone());
@@ -125,7 +125,7 @@ impl ServedCall {
     pub(super) fn freeze(self: &Arc<Self>, round: &InputRound, handler: BoxFuture<'static, Reply>) {
         let Some(state) = round.state().and_then(|state| StateId::of(state)) else { return };
         let freezing = Some(Box::new(Freezing { state, handler: handler.into(), served: Arc::clone(self) }));
-        let unused = self.shared.look(|state| match state.served_calls.get_mut(&self.id) {
+        let unused = self.shared.with_state(|state| match state.served_calls.get_mut(&self.id) {
             Some(slot) => core::mem::replace(&mut slot.freezing, freezing),
             None => freezing,
         });
@@ -159,7 +159,7 @@ impl ServedCall {
     /// Returns the handler that was frozen when its request ended with this state, to go on for this call. `None` if there is no such
     /// handler, or if an answer is missing or has the wrong shape: then the handler has to run again.
     pub(crate) fn thaw(self: &Arc<Self>, id: &StateId) -> Option<BoxFuture<'static, Reply>> {
-        let found = self.shared.look(|state| {
+        let found = self.shared.with_state(|state| {
             let mut frozen = state.frozen.take(id)?;
             let _ = state.alarms.clear(frozen.alarm);
             let Some(slot) = state.served_calls.get_mut(&self.id) else { return Some(Err(frozen)) };
@@ -196,7 +196,7 @@ impl ServedCall {
         }
         let Some(now) = self.shared.runtime().unix_time() else { return Err(unsupported) };
         self.begin_log(now);
-        let step = self.shared.look(|state| {
+        let step = self.shared.with_state(|state| {
             let checked = state.session.check_round_input(self.id, &asking.ask);
             let Some(log) = state.round_log_mut(self.id) else { return Err(AskError::NotLive) };
             if matches!(checked, Err(AskError::Unsupported)) {
@@ -218,7 +218,7 @@ impl ServedCall {
 
     /// Replaces the answer to an input request in the log by what the handler keeps of it.
     pub(crate) fn keep_answer(&self, place: &AskPlace, kept: Json) {
-        self.shared.look(|state| {
+        self.shared.with_state(|state| {
             if let Some(log) = state.round_log_mut(self.id) {
                 log.keep(place, kept);
             }
@@ -229,7 +229,7 @@ impl ServedCall {
     pub(crate) fn begin_effect(self: &Arc<Self>, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
         self.begin_log(self.shared.runtime().unix_time().unwrap_or_default());
         let must_be_sealed = must_be_sealed && self.asks_in_rounds();
-        let step = self.shared.look(|state| state.round_log_mut(self.id)?.begin_effect(name, must_be_sealed));
+        let step = self.shared.with_state(|state| state.round_log_mut(self.id)?.begin_effect(name, must_be_sealed));
         if matches!(step, Some(EffectStep::NeedsRound)) {
             self.wake_to_end();
         }
@@ -238,7 +238,7 @@ impl ServedCall {
 
     /// Ends an effect. `outcome` is `None` if the effect has no outcome.
     pub(crate) fn end_effect(&self, name: &str, nth: u32, outcome: Option<Outcome>) {
-        let ended = self.shared.look(|state| {
+        let ended = self.shared.with_state(|state| {
             let slot = state.served_calls.get_mut(&self.id)?;
             let log = slot.rounds.as_mut()?;
             let is_waiting = log.end_effect(name, nth, outcome.clone());
@@ -273,7 +273,7 @@ impl ServedCall {
             return None;
         }
         let now = self.shared.runtime().unix_time()?;
-        let end = self.shared.look(|state| {
+        let end = self.shared.with_state(|state| {
             let log = state.served_calls.get_mut(&self.id)?.rounds.as_mut()?;
             log.can_end().then(|| {
                 let partial = state.session.last_checkpoint(self.id);
@@ -323,7 +323,7 @@ impl ServedCall {
     /// The sealer, the digest that a state is bound to, and the time.
     fn sealing(&self) -> Option<(RoundKit, Digest, Duration)> {
         let (request, now) = (self.rounds_of()?, self.shared.runtime().unix_time()?);
-        let kit = self.shared.look(|state| state.round_kit.clone())?;
+        let kit = self.shared.with_state(|state| state.round_kit.clone())?;
         let principal = self.extensions.get::<Principal>().map(Principal::as_str);
         let bound = bound_to(&kit.service, &kit.version, request, principal);
         Some((kit, bound, now))
@@ -331,19 +331,19 @@ impl ServedCall {
 
     /// The store of effects.
     pub(crate) fn once_store(&self) -> Option<Arc<dyn OnceStore>> {
-        self.shared.look(|state| state.effects.store.clone())
+        self.shared.with_state(|state| state.effects.store.clone())
     }
 
     /// Makes the log of the call, if there is none.
     fn begin_log(self: &Arc<Self>, now: Duration) {
-        let call_key = self.shared.look(|state| {
+        let call_key = self.shared.with_state(|state| {
             let has_log = state.served_calls.get(&self.id).is_none_or(|slot| slot.rounds.is_some());
             (!has_log).then(|| state.effects.call_key.clone())
         });
         let Some(call_key) = call_key else { return };
         let given = call_key.filter(|_| self.asks_in_rounds()).and_then(|call_key| call_key(self));
         let log = Box::new(RoundLog::begin(self.invocation(given), now));
-        self.shared.look(|state| {
+        self.shared.with_state(|state| {
             if let Some(slot) = state.served_calls.get_mut(&self.id) {
                 // Another task of the handler may have made it meanwhile.
                 slot.rounds.get_or_insert(log);
@@ -382,7 +382,8 @@ impl Future for RoundWait {
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if this.served.next.get().is_some() {
-            let answer = this.served.shared.look(|state| state.round_log_mut(this.served.current().id)?.take_arrived(this.number));
+            let answer =
+                this.served.shared.with_state(|state| state.round_log_mut(this.served.current().id)?.take_arrived(this.number));
             return Poll::Ready(answer.unwrap_or_else(|| Err(this.served.current().over())));
         }
         match Pin::new(&mut this.cancelled).poll(cx) {
@@ -410,7 +411,7 @@ impl Future for EffectWait {
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
         let this = self.get_mut();
         let mut spare = Some(cx.waker().clone());
-        let is_parked = this.served.shared.look(|state| match state.served_calls.get_mut(&this.served.id) {
+        let is_parked = this.served.shared.with_state(|state| match state.served_calls.get_mut(&this.served.id) {
             Some(slot) if slot.rounds.as_ref().is_some_and(|log| log.is_in_effect()) => {
                 let waits = slot.waits.get_or_insert_default();
                 waits.on_effect_end.park(&mut this.waiter, cx.waker(), &mut spare)
@@ -448,7 +449,7 @@ impl Future for SealWait {
 
 impl Drop for RoundWait {
     fn drop(&mut self) {
-        self.served.shared.look(|state| {
+        self.served.shared.with_state(|state| {
             if let Some(log) = state.round_log_mut(self.served.current().id) {
                 log.forget(self.number);
             }

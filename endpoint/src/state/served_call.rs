@@ -135,7 +135,7 @@ impl ServedCall {
     /// Sends a log record. `None` is data that cannot be serialized.
     pub(crate) fn log(&self, record: Option<LogRecord>) {
         let Some(record) = record else {
-            self.shared.look(|state| state.counters.values_refused = state.counters.values_refused.saturating_add(1));
+            self.shared.with_state(|state| state.counters.values_refused = state.counters.values_refused.saturating_add(1));
             return diagnose::value_refused(self, "a log record that has no JSON");
         };
         self.shared.verb(|state, now, after| {
@@ -158,7 +158,7 @@ impl ServedCall {
 
     /// Subscribes the peer to `uri`, under the name of the subscription or, without one, under the URI.
     pub(crate) fn subscribe(&self, name: Option<Text>, uri: Text) -> Result<(), RpcError> {
-        self.shared.look(|state| {
+        self.shared.with_state(|state| {
             let max = state.session.config().limits.in_flight;
             state.subscriptions.subscribe(name, uri, max)
         })
@@ -175,7 +175,7 @@ impl ServedCall {
 
     /// Removes the subscriptions of the peer for which `is_meant`, given their name and URI, returns `true`.
     pub(crate) fn unsubscribe(&self, is_meant: impl Fn(&Text, &Text) -> bool) {
-        self.shared.look(|state| state.subscriptions.unsubscribe(is_meant));
+        self.shared.with_state(|state| state.subscriptions.unsubscribe(is_meant));
     }
 
     /// Ends the call with `reply`. Unless its handler is frozen, wakes the tasks that wait for answers to its input requests or for the end
@@ -258,7 +258,7 @@ impl ServedCall {
         if self.is_stateless() {
             return self.caller.capabilities();
         }
-        self.shared.look(|state| state.session.peer().map(|peer| peer.capabilities)).unwrap_or_default()
+        self.shared.with_state(|state| state.session.peer().map(|peer| peer.capabilities)).unwrap_or_default()
     }
 
     /// The waker of its task, to be woken outside of the lock.
@@ -417,7 +417,7 @@ impl TaskOwner for ServedCall {
         let reply = match end {
             End::Value(reply) => reply,
             End::Panicked => {
-                self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
+                self.shared.with_state(|state| state.counters.panics = state.counters.panics.saturating_add(1));
                 Reply::Error(RpcError::fixed(RpcError::INTERNAL, "internal error: the handler panicked"))
             }
             End::Dropped => {
@@ -445,7 +445,7 @@ impl Future for CancelledWait {
             if let Some(why) = this.served.current().why.get() {
                 return Poll::Ready(why.clone());
             }
-            let parked = this.served.shared.look(|state| {
+            let parked = this.served.shared.with_state(|state| {
                 let served = this.served.current();
                 match state.waits_of(served.id) {
                     // Cancelled since the check above.
@@ -467,7 +467,7 @@ impl Future for CancelledWait {
 impl Drop for CancelledWait {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter else { return };
-        let waker = self.served.shared.look(|state| {
+        let waker = self.served.shared.with_state(|state| {
             let id = self.served.current().id;
             state.waits_of(id)?.as_mut()?.on_cancel.leave(waiter)
         });
@@ -516,7 +516,7 @@ impl Future for AlarmWait {
 impl Drop for AlarmWait {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
-        let alarm = self.shared.look(|state| state.alarms.clear(key));
+        let alarm = self.shared.with_state(|state| state.alarms.clear(key));
         drop(alarm);
     }
 }
@@ -542,7 +542,7 @@ impl Future for AnswerWait {
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let mut spare = None;
         loop {
-            let parked = self.served.shared.look(|state| {
+            let parked = self.served.shared.with_state(|state| {
                 let (inputs, at) = self.find(state).ok_or(None)?;
                 let (_, input) = inputs.get_mut(at).ok_or(None)?;
                 if input.answer.is_some() {

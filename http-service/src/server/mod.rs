@@ -161,7 +161,7 @@ impl Owner {
 
     /// The numbers of open sessions and of open exchanges.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        self.0.engine.look(|state| state.counts())
+        self.0.engine.with_state(|state| state.counts())
     }
 }
 
@@ -252,7 +252,7 @@ impl Shared {
     }
 
     fn end_deadlines(self: &Arc<Self>) {
-        let waker = self.engine.look(State::end_deadlines);
+        let waker = self.engine.with_state(State::end_deadlines);
         drop(waker);
     }
 }

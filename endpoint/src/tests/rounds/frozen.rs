@@ -8,7 +8,7 @@ use super::*;
 impl Process {
     /// The number of frozen handlers, of those that were frozen so far, and of those that have thawed.
     fn frozen(&self) -> (usize, u64, u64) {
-        self.endpoint.shared().look(|state| (state.frozen.len(), state.counters.frozen, state.counters.thawed))
+        self.endpoint.shared().with_state(|state| (state.frozen.len(), state.counters.frozen, state.counters.thawed))
     }
 
     fn cancel(&mut self, id: u64) -> Vec<Value> {

@@ -56,7 +56,7 @@ fn invented(random: &mut Random, state: &str) -> String {
 impl Process {
     /// The number of calls that are served.
     pub(super) fn serves(&self) -> usize {
-        self.endpoint.shared().look(|state| state.served_calls.len())
+        self.endpoint.shared().with_state(|state| state.served_calls.len())
     }
 
     /// Sends a request, which must be refused with [`REFUSED`].

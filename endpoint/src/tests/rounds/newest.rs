@@ -194,7 +194,7 @@ fn an_older_state_drops_the_handler_that_is_frozen_for_a_newer_one() {
         }
     });
     let mut process = Process::keeping(plain(tool), 8);
-    let frozen = |process: &Process| process.endpoint.shared().look(|state| state.frozen.len());
+    let frozen = |process: &Process| process.endpoint.shared().with_state(|state| state.frozen.len());
     let params = json!({"name": "t"});
     let older = retry(&params, &process.request(1, "tools/call", &params), agree);
     let newer = retry(&params, &process.request(2, "tools/call", &older), agree);

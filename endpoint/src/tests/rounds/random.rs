@@ -184,7 +184,7 @@ impl World {
             }
         }
         for process in &self.processes {
-            let frozen = process.endpoint.shared().look(|state| state.frozen.len());
+            let frozen = process.endpoint.shared().with_state(|state| state.frozen.len());
             assert!(frozen <= self.limit, "{frozen} frozen handlers");
         }
     }
@@ -270,7 +270,7 @@ impl World {
         let mut thawed = 0;
         for process in &self.processes {
             let (serves, frozen, counters) =
-                process.endpoint.shared().look(|state| (state.served_calls.len(), state.frozen.len(), state.counters));
+                process.endpoint.shared().with_state(|state| (state.served_calls.len(), state.frozen.len(), state.counters));
             assert_eq!((serves, frozen, counters.panics, counters.abandoned), (0, 0, 0, 0));
             thawed += counters.thawed;
         }

@@ -17,7 +17,7 @@ struct Bench {
     now: Instant,
     /// All requests, in the order of their numbers.
     sent: Vec<HttpClientRequest>,
-    /// The requests and other instructions of the client, and the end of the session, since the last call of `look`.
+    /// The requests and other instructions of the client, and the end of the session, since the last call of `take_log`.
     log: Vec<String>,
     done: Vec<(OutboundId, Outcome)>,
     asked: Vec<(InputKey, Option<OutboundId>)>,
@@ -84,7 +84,7 @@ impl Bench {
         let mut bench = Self::new(ClientEra::Legacy);
         bench.open("s1");
         bench.head(2, 405, "");
-        bench.look();
+        bench.take_log();
         bench
     }
 
@@ -92,7 +92,7 @@ impl Bench {
     fn modern() -> Self {
         let mut bench = Self::new(ClientEra::Modern);
         bench.json(0, 200, &discovered(1));
-        bench.look();
+        bench.take_log();
         bench
     }
 
@@ -147,7 +147,7 @@ impl Bench {
     }
 
     /// Takes the log.
-    fn look(&mut self) -> Vec<String> {
+    fn take_log(&mut self) -> Vec<String> {
         core::mem::take(&mut self.log)
     }
 
@@ -300,11 +300,11 @@ fn the_answer_to_the_probe_leads_to_requests_without_a_handshake_to_the_handshak
         ),
     ] {
         let mut bench = Bench::new(ClientEra::Auto);
-        assert_eq!(bench.look(), ["POST server/discover"]);
+        assert_eq!(bench.take_log(), ["POST server/discover"]);
         bench.call("t");
         bench.head(0, status, media_type);
         bench.body(0, &body);
-        assert_eq!(bench.look().last().map(String::as_str), Some(expected), "{status} {media_type} {body}");
+        assert_eq!(bench.take_log().last().map(String::as_str), Some(expected), "{status} {media_type} {body}");
     }
 }
 
@@ -314,22 +314,22 @@ fn a_probe_may_be_answered_by_a_stream() {
     bench.head(0, 200, "Text/Event-Stream; charset=utf-8");
     bench.chunk(0, ": alive\n\n");
     bench.event(0, "", &discovered(1));
-    bench.look();
+    bench.take_log();
     bench.call("t");
-    assert_eq!(bench.look(), ["POST tools/call"]);
+    assert_eq!(bench.take_log(), ["POST tools/call"]);
 }
 
 #[test]
 fn a_client_whose_probe_is_lost_or_not_answered_fails_without_choosing_an_era() {
     let mut bench = Bench::new(ClientEra::Auto);
     bench.lose(0);
-    assert_eq!(bench.look()[1..], ["failed: the connection fails"]);
+    assert_eq!(bench.take_log()[1..], ["failed: the connection fails"]);
     let mut bench = Bench::new(ClientEra::Auto);
     bench.wait(seconds(10));
-    assert_eq!(bench.look()[1..], ["abort 0", "failed: the server does not answer"]);
+    assert_eq!(bench.take_log()[1..], ["abort 0", "failed: the server does not answer"]);
     bench.client.handle_transmit(Transmit::new(result(1, "{}").into()), bench.now);
     bench.pump();
-    assert_eq!(bench.look(), [""; 0], "nothing follows a failure");
+    assert_eq!(bench.take_log(), [""; 0], "nothing follows a failure");
 }
 
 #[test]
@@ -337,19 +337,19 @@ fn a_server_that_refuses_both_eras_is_tried_with_the_transport_of_2024() {
     let mut bench = Bench::new(ClientEra::Auto);
     bench.head(0, 405, "");
     bench.head(1, 405, "");
-    assert_eq!(bench.look(), ["POST server/discover", "abort 0", "POST initialize", "abort 1", "GET"]);
+    assert_eq!(bench.take_log(), ["POST server/discover", "abort 0", "POST initialize", "abort 1", "GET"]);
     assert_eq!(bench.field(2, "accept"), Some(EVENTS));
     bench.head(2, 200, EVENTS);
     bench.chunk(2, "event: endpoint\ndata: messages?id=1\n\n");
-    assert_eq!(bench.look(), ["POST /messages?id=1 initialize"]);
+    assert_eq!(bench.take_log(), ["POST /messages?id=1 initialize"]);
     bench.head(3, 202, "");
     bench.event(2, "", &agreed(2, "2024-11-05"));
-    assert_eq!(bench.look(), ["abort 3", "POST /messages?id=1 notifications/initialized"]);
+    assert_eq!(bench.take_log(), ["abort 3", "POST /messages?id=1 notifications/initialized"]);
     assert_eq!((bench.field(4, "mcp-protocol-version"), bench.field(4, "mcp-session-id")), (None, None));
     bench.call("t");
-    assert_eq!(bench.look(), [""; 0], "requests wait until it is acknowledged");
+    assert_eq!(bench.take_log(), [""; 0], "requests wait until it is acknowledged");
     bench.head(4, 202, "");
-    assert_eq!(bench.look(), ["abort 4", "POST /messages?id=1 tools/call"]);
+    assert_eq!(bench.take_log(), ["abort 4", "POST /messages?id=1 tools/call"]);
     bench.head(5, 202, "");
     bench.chunk(
         2,
@@ -359,9 +359,9 @@ fn a_server_that_refuses_both_eras_is_tried_with_the_transport_of_2024() {
     bench.call("t");
     bench.head(6, 500, "");
     assert_eq!(bench.outcome(), Outcome::Lost);
-    bench.look();
+    bench.take_log();
     bench.end(2);
-    assert_eq!(bench.look(), ["failed: the server has ended the connection"]);
+    assert_eq!(bench.take_log(), ["failed: the server has ended the connection"]);
 }
 
 #[test]
@@ -371,14 +371,14 @@ fn a_confirmation_that_an_old_server_redirects_still_goes_before_the_requests() 
     bench.head(1, 200, EVENTS);
     bench.chunk(1, "event: endpoint\ndata: /a\n\n");
     bench.event(1, "", &agreed(1, "2024-11-05"));
-    bench.look();
+    bench.take_log();
     bench.head_with(3, 307, &[("location", "/b")]);
-    assert_eq!(bench.look(), ["abort 3", "POST /b notifications/initialized"]);
+    assert_eq!(bench.take_log(), ["abort 3", "POST /b notifications/initialized"]);
     bench.call("t");
     bench.head(2, 202, "");
-    assert_eq!(bench.look(), ["abort 2"], "it is not acknowledged yet");
+    assert_eq!(bench.take_log(), ["abort 2"], "it is not acknowledged yet");
     bench.head(4, 202, "");
-    assert_eq!(bench.look(), ["abort 4", "POST /a tools/call"]);
+    assert_eq!(bench.take_log(), ["abort 4", "POST /a tools/call"]);
 }
 
 #[test]
@@ -387,9 +387,9 @@ fn the_address_that_an_old_server_names_is_relative_to_where_its_stream_was_foun
     bench.head(0, 404, "");
     bench.head_with(1, 307, &[("location", "/v2/sse")]);
     bench.head(2, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     bench.chunk(2, "event: endpoint\ndata: messages\n\n");
-    assert_eq!(bench.look(), ["POST /v2/messages initialize"]);
+    assert_eq!(bench.take_log(), ["POST /v2/messages initialize"]);
 }
 
 #[test]
@@ -398,21 +398,21 @@ fn an_old_server_may_name_no_address_of_another_origin_and_must_name_one_in_time
         let mut bench = Bench::new(ClientEra::Legacy);
         bench.head(0, 404, "");
         bench.head(1, 200, EVENTS);
-        bench.look();
+        bench.take_log();
         bench.chunk(1, &format!("event: endpoint\ndata: {data}\n\n"));
         let expected = if is_refused { "failed: the server does not speak MCP at this address" } else { "POST /m initialize" };
-        assert_eq!(bench.look().last().map(String::as_str), Some(expected), "{data}");
+        assert_eq!(bench.take_log().last().map(String::as_str), Some(expected), "{data}");
     }
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.head(0, 404, "");
     bench.head(1, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     bench.client.handle_timeout(Instant::ZERO.saturating_add(seconds(10)));
     bench.pump();
-    assert_eq!(bench.look(), ["abort 1", "failed: the server does not answer in time"]);
+    assert_eq!(bench.take_log(), ["abort 1", "failed: the server does not answer in time"]);
     let mut bench = Bench::with(ClientEra::Legacy, |config| config.old_transport = false);
     bench.head(0, 404, "");
-    assert_eq!(bench.look().last().map(String::as_str), Some("failed: the server answers with the status 404"));
+    assert_eq!(bench.take_log().last().map(String::as_str), Some("failed: the server answers with the status 404"));
 }
 
 // ---- With a handshake ----
@@ -421,7 +421,7 @@ fn an_old_server_may_name_no_address_of_another_origin_and_must_name_one_in_time
 fn each_message_is_a_post_and_those_after_the_handshake_name_the_session_and_its_version() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.call("t");
-    assert_eq!(bench.look(), ["POST initialize"]);
+    assert_eq!(bench.take_log(), ["POST initialize"]);
     let fields = |bench: &Bench, request: usize| {
         let names = ["content-type", "accept", "mcp-session-id", "mcp-protocol-version", "mcp-method"];
         names.map(|name| bench.field(request, name).map(str::to_string))
@@ -430,12 +430,12 @@ fn each_message_is_a_post_and_those_after_the_handshake_name_the_session_and_its
     assert_eq!(fields(&bench, 0), [json.clone(), both.clone(), None, None, None]);
     bench.head_with(0, 200, &[("Content-Type", JSON), ("Mcp-Session-Id", "s1")]);
     bench.body(0, &agreed(1, "2025-06-18"));
-    assert_eq!(bench.look(), ["POST [s1] notifications/initialized"], "requests wait until it is acknowledged");
+    assert_eq!(bench.take_log(), ["POST [s1] notifications/initialized"], "requests wait until it is acknowledged");
     assert_eq!(fields(&bench, 1), [json, both, Some("s1".to_string()), Some("2025-06-18".to_string()), None]);
     bench.head(1, 204, "");
-    assert_eq!(bench.look(), ["abort 1", "GET [s1]"]);
+    assert_eq!(bench.take_log(), ["abort 1", "GET [s1]"]);
     bench.head(2, 405, "");
-    assert_eq!(bench.look(), ["POST [s1] tools/call", "abort 2"]);
+    assert_eq!(bench.take_log(), ["POST [s1] tools/call", "abort 2"]);
     assert_eq!(bench.field(3, "mcp-protocol-version"), Some("2025-06-18"));
 }
 
@@ -454,17 +454,17 @@ fn requests_wait_for_the_get_stream_until_it_is_open_or_refused_or_for_a_while()
         let mut bench = Bench::new(ClientEra::Legacy);
         bench.open("s1");
         bench.call("t");
-        assert_eq!(bench.look().last().map(String::as_str), Some("GET [s1]"), "{name}");
+        assert_eq!(bench.take_log().last().map(String::as_str), Some("GET [s1]"), "{name}");
         bench.wait(Duration::from_millis(249));
-        assert_eq!(bench.look(), [""; 0], "{name}");
+        assert_eq!(bench.take_log(), [""; 0], "{name}");
         step(&mut bench);
-        assert_eq!(bench.look(), expected, "{name}");
+        assert_eq!(bench.take_log(), expected, "{name}");
     }
     let mut bench = Bench::with(ClientEra::Legacy, |config| config.get_stream = false);
     bench.open("s1");
-    bench.look();
+    bench.take_log();
     bench.call("t");
-    assert_eq!(bench.look(), ["POST [s1] tools/call"], "no stream, no wait");
+    assert_eq!(bench.take_log(), ["POST [s1] tools/call"], "no stream, no wait");
 }
 
 /// Regression: the client sent the version that the server had named in a header of its own requests, even if the version was not a known
@@ -474,9 +474,9 @@ fn a_version_that_is_not_known_is_never_put_into_a_header() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.head_with(0, 200, &[("content-type", JSON), ("mcp-session-id", "s1")]);
     bench.body(0, &agreed(1, "2025-1\\u007f-25"));
-    assert_eq!(bench.look()[1..], ["the session closes: no protocol revision is common to both ends"]);
+    assert_eq!(bench.take_log()[1..], ["the session closes: no protocol revision is common to both ends"]);
     bench.close();
-    assert_eq!((bench.look(), bench.field(1, "mcp-protocol-version")), (vec!["DELETE [s1]".to_string()], None));
+    assert_eq!((bench.take_log(), bench.field(1, "mcp-protocol-version")), (vec!["DELETE [s1]".to_string()], None));
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn a_server_may_do_without_a_session_id_and_a_malformed_one_is_ignored() {
         let fields = [("content-type", JSON), ("mcp-session-id", id)];
         bench.head_with(0, 200, if id.is_empty() { &fields[..1] } else { &fields });
         bench.body(0, &agreed(1, LATEST));
-        let log = bench.look();
+        let log = bench.take_log();
         assert_eq!(log.contains(&"fault: the id of the session is malformed".to_string()), fault);
         assert_eq!(log.last().map(String::as_str), Some("POST notifications/initialized"));
         bench.head(1, 202, "");
@@ -511,9 +511,9 @@ fn a_call_is_answered_by_one_frame_or_by_a_stream_with_other_frames_before_it() 
     bench.chunk(4, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n");
     bench.chunk(4, &format!("\n: c\n\nevent: other\ndata: {{}}\n\ndata: {}\r\n\r\n", result(3, r#"{"content":[]}"#)));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
-    bench.look();
+    bench.take_log();
     bench.end(4);
-    assert_eq!((bench.look(), bench.client.requests(), bench.client.poll_timeout()), (vec![], 0, None));
+    assert_eq!((bench.take_log(), bench.client.requests(), bench.client.poll_timeout()), (vec![], 0, None));
 }
 
 #[test]
@@ -522,12 +522,12 @@ fn a_stream_that_goes_on_after_its_response_is_closed_after_a_while() {
     bench.call("t");
     bench.head(3, 200, EVENTS);
     bench.event(3, "", &result(2, r#"{"content":[]}"#));
-    bench.look();
+    bench.take_log();
     bench.event(3, "", &result(2, r#"{"content":[]}"#));
     bench.wait(Duration::from_millis(999));
-    assert_eq!(bench.look(), [""; 0]);
+    assert_eq!(bench.take_log(), [""; 0]);
     bench.wait(Duration::from_millis(1));
-    assert_eq!((bench.look(), bench.done.len()), (vec!["abort 3".to_string()], 1));
+    assert_eq!((bench.take_log(), bench.done.len()), (vec!["abort 3".to_string()], 1));
 }
 
 #[test]
@@ -535,11 +535,11 @@ fn a_cancel_is_posted_before_the_stream_is_closed_and_waits_for_no_other_post() 
     let mut bench = Bench::legacy();
     let (first, second) = (bench.call("t"), bench.call("t"));
     bench.head(3, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     bench.cancel(first);
     bench.cancel(second);
     assert_eq!(
-        bench.look(),
+        bench.take_log(),
         ["POST [s1] notifications/cancelled", "abort 3", "POST [s1] notifications/cancelled", "abort 4"],
         "before the head of its response, too"
     );
@@ -561,12 +561,12 @@ fn a_cancel_of_a_call_that_was_lost_before_it_could_be_sent_still_reaches_the_se
         bench.cancel(call);
     }
     bench.lose(5);
-    bench.look();
+    bench.take_log();
     let cancel = "POST [s1] notifications/cancelled";
     bench.head(6, 202, "");
-    assert_eq!(bench.look(), ["abort 6", cancel, "writable: true", "writable: false"]);
+    assert_eq!(bench.take_log(), ["abort 6", cancel, "writable: true", "writable: false"]);
     bench.head(7, 202, "");
-    assert_eq!(bench.look(), ["abort 7", cancel, "writable: true"]);
+    assert_eq!(bench.take_log(), ["abort 7", cancel, "writable: true"]);
 }
 
 #[test]
@@ -577,7 +577,7 @@ fn a_call_that_is_cancelled_while_it_waits_for_the_handshake_is_never_sent() {
     let call = bench.call("t");
     bench.cancel(call);
     bench.head(1, 202, "");
-    assert_eq!(bench.look()[1..], ["POST [s1] notifications/initialized", "abort 1", "GET [s1]"]);
+    assert_eq!(bench.take_log()[1..], ["POST [s1] notifications/initialized", "abort 1", "GET [s1]"]);
 }
 
 #[test]
@@ -586,25 +586,25 @@ fn a_stream_that_breaks_is_resumed_after_its_last_event_and_the_wait_of_the_serv
     bench.call("t");
     bench.head(3, 200, EVENTS);
     bench.chunk(3, "id: a\ndata:\n\nretry: 500\n\n");
-    bench.look();
+    bench.take_log();
     bench.end(3);
     bench.wait(Duration::from_millis(499));
-    assert_eq!(bench.look(), [""; 0]);
+    assert_eq!(bench.take_log(), [""; 0]);
     bench.wait(Duration::from_millis(126));
-    assert_eq!(bench.look(), ["GET [s1] after a"]);
+    assert_eq!(bench.take_log(), ["GET [s1] after a"]);
     bench.head(4, 200, EVENTS);
     bench.lose(4);
     bench.wait(Duration::from_millis(1250));
-    assert_eq!(bench.look(), ["GET [s1] after a"], "a stream that breaks before its first id keeps the old one");
+    assert_eq!(bench.take_log(), ["GET [s1] after a"], "a stream that breaks before its first id keeps the old one");
     bench.head(5, 200, EVENTS);
     bench.event(5, "b", r#"{"jsonrpc":"2.0","method":"x"}"#);
     bench.lose(5);
     bench.wait(Duration::from_millis(625));
-    assert_eq!(bench.look(), ["GET [s1] after b"], "something new begins the waits anew");
+    assert_eq!(bench.take_log(), ["GET [s1] after b"], "something new begins the waits anew");
     bench.head(6, 503, "");
-    bench.look();
+    bench.take_log();
     bench.wait(Duration::from_millis(1250));
-    assert_eq!(bench.look(), ["GET [s1] after b"]);
+    assert_eq!(bench.take_log(), ["GET [s1] after b"]);
     bench.head(7, 200, EVENTS);
     bench.event(7, "c", &result(2, r#"{"content":[]}"#));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
@@ -621,12 +621,12 @@ fn each_stream_is_resumed_after_its_own_last_event() {
         bench.head(request, 200, EVENTS);
         bench.event(request, id, frame);
     }
-    bench.look();
+    bench.take_log();
     for request in [4, 2, 3] {
         bench.lose(request);
         bench.wait(Duration::from_millis(1250));
     }
-    assert_eq!(bench.look(), ["GET [s1] after second", "GET [s1] after news", "GET [s1] after first"]);
+    assert_eq!(bench.take_log(), ["GET [s1] after second", "GET [s1] after news", "GET [s1] after first"]);
     for (request, number, call) in [(5, 3, calls[1]), (7, 2, calls[0])] {
         bench.head(request, 200, EVENTS);
         bench.event(request, "", &result(number, r#"{"content":[]}"#));
@@ -687,9 +687,9 @@ fn a_call_that_waits_for_its_stream_to_be_resumed_can_be_cancelled() {
     bench.head(3, 200, EVENTS);
     bench.chunk(3, "id: a\n\n");
     bench.end(3);
-    bench.look();
+    bench.take_log();
     bench.cancel(call);
-    assert_eq!(bench.look(), ["POST [s1] notifications/cancelled"]);
+    assert_eq!(bench.take_log(), ["POST [s1] notifications/cancelled"]);
     bench.head(4, 202, "");
     assert_eq!((bench.client.requests(), bench.client.poll_timeout()), (0, None));
 }
@@ -701,24 +701,24 @@ fn the_get_stream_is_resumed_unless_the_server_has_none() {
     bench.open("s1");
     bench.head(2, 200, EVENTS);
     bench.event(2, "a", notice);
-    bench.look();
+    bench.take_log();
     bench.end(2);
     bench.wait(Duration::from_millis(1250));
-    assert_eq!(bench.look(), ["GET [s1] after a"]);
+    assert_eq!(bench.take_log(), ["GET [s1] after a"]);
     bench.head(3, 500, "");
-    bench.look();
+    bench.take_log();
     bench.wait(Duration::from_millis(2500));
-    assert_eq!(bench.look(), ["GET [s1] after a"]);
+    assert_eq!(bench.take_log(), ["GET [s1] after a"]);
     bench.lose(4);
     bench.wait(Duration::from_millis(5000));
-    assert_eq!(bench.look(), ["GET [s1] after a"]);
+    assert_eq!(bench.take_log(), ["GET [s1] after a"]);
     for status in [400, 405, 404, 409, 302, 200] {
         let mut bench = Bench::new(ClientEra::Legacy);
         bench.open("s1");
-        bench.look();
+        bench.take_log();
         bench.head(2, status, "");
         bench.wait(seconds(100));
-        assert_eq!(bench.look(), ["abort 2"], "{status}");
+        assert_eq!(bench.take_log(), ["abort 2"], "{status}");
     }
 }
 
@@ -734,27 +734,27 @@ fn a_server_that_names_a_time_to_wait_is_asked_again_only_after_that_time() {
     bench.head(3, 200, EVENTS);
     bench.event(3, "b", r#"{"jsonrpc":"2.0","method":"x"}"#);
     bench.end(3);
-    bench.look();
+    bench.take_log();
     bench.wait(Duration::from_millis(1250));
     let both = ["GET [s1] after b", "GET [s1] after a"];
-    assert_eq!(bench.look(), both, "the stream of the call, and the GET stream");
+    assert_eq!(bench.take_log(), both, "the stream of the call, and the GET stream");
     bench.head_with(4, 503, &later);
     bench.head_with(5, 429, &later);
-    bench.look();
+    bench.take_log();
     bench.wait(Duration::from_millis(59_999));
-    assert_eq!(bench.look(), [""; 0]);
+    assert_eq!(bench.take_log(), [""; 0]);
     bench.wait(seconds(15));
-    let mut again = bench.look();
+    let mut again = bench.take_log();
     again.sort_unstable_by(|one, other| other.cmp(one));
     assert_eq!(again, both, "at most a quarter later");
     // The repeated handshake waits, too.
     bench.head(6, 404, "");
-    assert_eq!(bench.look().last().map(String::as_str), Some("POST initialize"));
+    assert_eq!(bench.take_log().last().map(String::as_str), Some("POST initialize"));
     bench.head_with(8, 503, &later);
     bench.wait(Duration::from_millis(59_999));
-    assert_eq!(bench.look(), ["abort 8"]);
+    assert_eq!(bench.take_log(), ["abort 8"]);
     bench.wait(seconds(15));
-    assert_eq!(bench.look(), ["POST initialize"]);
+    assert_eq!(bench.take_log(), ["POST initialize"]);
 }
 
 #[test]
@@ -772,11 +772,11 @@ fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
     ] {
         let mut bench = Bench::modern();
         bench.call("t");
-        bench.look();
+        bench.take_log();
         bench.head_with(1, status, &[("content-type", JSON), ("retry-after", retry_after)]);
         bench.body(1, body);
         let told = told.replace("503", &status.to_string());
-        let faults: Vec<_> = bench.look().into_iter().filter(|line| line.starts_with("fault")).collect();
+        let faults: Vec<_> = bench.take_log().into_iter().filter(|line| line.starts_with("fault")).collect();
         assert_eq!(faults.contains(&told), is_told, "{status} {retry_after}: {faults:?}");
         assert!(faults.len() <= 1, "{faults:?}");
         assert_eq!(bench.outcome() == Outcome::Lost, is_lost, "{status} {retry_after} {body}");
@@ -786,7 +786,7 @@ fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
     let mut bench = Bench::new(ClientEra::Auto);
     bench.head_with(0, 503, &[("retry-after", "99999999999999999999")]);
     let failed = "failed: the server is overloaded (status 503), and may be asked again after 18446744073709551615 s";
-    assert_eq!(bench.look().last().map(String::as_str), Some(failed), "the probe has failed");
+    assert_eq!(bench.take_log().last().map(String::as_str), Some(failed), "the probe has failed");
 }
 
 #[test]
@@ -796,15 +796,15 @@ fn with_a_handshake_a_response_on_the_get_stream_or_on_that_of_another_call_ends
     bench.head(2, 200, EVENTS);
     bench.call("t");
     bench.head(3, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     bench.event(2, "", &result(2, r#"{"content":[]}"#));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
-    assert_eq!(bench.look(), ["abort 3"]);
+    assert_eq!(bench.take_log(), ["abort 3"]);
     bench.call("t");
     bench.call("t");
     bench.head(4, 200, EVENTS);
     bench.event(4, "", &format!("[{},{}]", result(4, "{}"), result(9, "{}")));
-    assert_eq!(bench.look().last().map(String::as_str), Some("abort 5"));
+    assert_eq!(bench.take_log().last().map(String::as_str), Some("abort 5"));
     assert_eq!(bench.client.calls(), 1);
 }
 
@@ -816,20 +816,20 @@ fn a_404_in_an_http_session_repeats_the_handshake_and_then_each_refused_request_
     bench.call("third");
     bench.head(3, 200, EVENTS);
     bench.event(3, "a", r#"{"jsonrpc":"2.0","method":"x"}"#);
-    bench.look();
+    bench.take_log();
     bench.json(4, 404, &error(0, -32600).replace('0', "null"));
-    assert_eq!(bench.look(), ["POST initialize"], "without the id");
+    assert_eq!(bench.take_log(), ["POST initialize"], "without the id");
     bench.head(5, 404, "");
     bench.call("fourth");
-    assert_eq!(bench.look(), ["abort 5"], "one handshake is enough, and later calls wait for it");
+    assert_eq!(bench.take_log(), ["abort 5"], "one handshake is enough, and later calls wait for it");
     bench.head_with(6, 200, &[("content-type", EVENTS), ("mcp-session-id", "s2")]);
     bench.event(6, "", &agreed(1, LATEST));
-    assert_eq!(bench.look(), ["POST [s2] notifications/initialized"]);
+    assert_eq!(bench.take_log(), ["POST [s2] notifications/initialized"]);
     bench.head(7, 202, "");
     let call = "POST [s2] tools/call";
-    assert_eq!(bench.look(), ["abort 7", "reopened", "GET [s2]"]);
+    assert_eq!(bench.take_log(), ["abort 7", "reopened", "GET [s2]"]);
     bench.head(8, 405, "");
-    assert_eq!(bench.look(), [call, call, call, "abort 8"]);
+    assert_eq!(bench.take_log(), [call, call, call, "abort 8"]);
     bench.json(9, 200, &result(3, r#"{"content":[]}"#));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
     bench.head(10, 404, "");
@@ -843,15 +843,15 @@ fn a_400_about_the_session_of_an_old_server_repeats_the_handshake_once_for_each_
     let body = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
     let mut bench = Bench::legacy();
     bench.call("t");
-    bench.look();
+    bench.take_log();
     bench.json(3, 400, body);
-    assert_eq!(bench.look(), ["POST initialize"], "without the id");
+    assert_eq!(bench.take_log(), ["POST initialize"], "without the id");
     bench.head_with(4, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
     bench.body(4, &agreed(1, LATEST));
     bench.head(5, 202, "");
-    assert_eq!(bench.look()[2..], ["reopened", "GET [s2]"]);
+    assert_eq!(bench.take_log()[2..], ["reopened", "GET [s2]"]);
     bench.head(6, 405, "");
-    assert_eq!(bench.look(), ["POST [s2] tools/call", "abort 6"]);
+    assert_eq!(bench.take_log(), ["POST [s2] tools/call", "abort 6"]);
     bench.json(7, 400, body);
     assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: -32000, .. })), "once for each call");
 }
@@ -865,9 +865,9 @@ fn a_repeated_handshake_may_lead_to_no_session_id() {
     bench.json(5, 200, &agreed(1, LATEST));
     bench.head(6, 202, "");
     bench.head(7, 405, "");
-    bench.look();
+    bench.take_log();
     bench.head(4, 404, "");
-    assert_eq!(bench.look(), ["abort 4", "POST tools/call"], "it was sent in the session before");
+    assert_eq!(bench.take_log(), ["abort 4", "POST tools/call"], "it was sent in the session before");
     bench.head(8, 404, "");
     assert!(matches!(bench.outcome(), Outcome::Error(_)), "now there is none to lose");
 }
@@ -887,15 +887,15 @@ fn a_client_fails_if_its_session_cannot_be_opened_again() {
         bench.head(3, 404, "");
         bench.head(4, status, media_type);
         bench.body(4, &agreed(1, version));
-        let has_failed = bench.look().contains(&"failed: the server has ended the session".to_string());
+        let has_failed = bench.take_log().contains(&"failed: the server has ended the session".to_string());
         assert_eq!(has_failed, is_end, "{status} {media_type} {version}");
     }
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.head(3, 404, "");
-    bench.look();
+    bench.take_log();
     bench.wait(seconds(10));
-    assert_eq!(bench.look(), ["abort 4", "failed: the server has ended the session"]);
+    assert_eq!(bench.take_log(), ["abort 4", "failed: the server has ended the session"]);
 }
 
 #[test]
@@ -903,19 +903,19 @@ fn a_repeated_handshake_that_is_lost_is_tried_again_a_few_times() {
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.head(3, 404, "");
-    bench.look();
+    bench.take_log();
     bench.lose(4);
-    assert_eq!(bench.look(), [""; 0]);
+    assert_eq!(bench.take_log(), [""; 0]);
     bench.wait(Duration::from_millis(1250));
-    assert_eq!(bench.look(), ["POST initialize"]);
+    assert_eq!(bench.take_log(), ["POST initialize"]);
     bench.head(5, 503, "");
     bench.wait(Duration::from_millis(2500));
-    assert_eq!(bench.look(), ["abort 5", "POST initialize"]);
+    assert_eq!(bench.take_log(), ["abort 5", "POST initialize"]);
     bench.head_with(6, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
     bench.body(6, &agreed(1, LATEST));
     bench.head(7, 202, "");
     bench.head(8, 405, "");
-    assert_eq!(bench.look()[2..], ["reopened", "GET [s2]", "POST [s2] tools/call", "abort 8"]);
+    assert_eq!(bench.take_log()[2..], ["reopened", "GET [s2]", "POST [s2] tools/call", "abort 8"]);
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.head(3, 404, "");
@@ -923,9 +923,9 @@ fn a_repeated_handshake_that_is_lost_is_tried_again_a_few_times() {
         bench.lose(attempt);
         bench.wait(seconds(20));
     }
-    bench.look();
+    bench.take_log();
     bench.lose(9);
-    assert_eq!(bench.look(), ["failed: the server has ended the session"]);
+    assert_eq!(bench.take_log(), ["failed: the server has ended the session"]);
 }
 
 #[test]
@@ -933,17 +933,17 @@ fn a_404_for_a_message_or_for_the_get_stream_repeats_the_handshake_too() {
     let mut bench = Bench::legacy();
     let call = bench.call("t");
     bench.cancel(call);
-    bench.look();
+    bench.take_log();
     bench.head(4, 404, "");
-    assert_eq!(bench.look(), ["abort 4", "POST initialize"]);
+    assert_eq!(bench.take_log(), ["abort 4", "POST initialize"]);
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.open("s1");
     bench.head(2, 200, EVENTS);
     bench.end(2);
     bench.wait(seconds(2));
-    bench.look();
+    bench.take_log();
     bench.head(3, 404, "");
-    assert_eq!(bench.look(), ["abort 3", "POST initialize"]);
+    assert_eq!(bench.take_log(), ["abort 3", "POST initialize"]);
 }
 
 #[test]
@@ -955,10 +955,10 @@ fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes_and_is_answered
     bench.event(3, "", question);
     let [(key, parent)] = bench.asked[..] else { panic!("one question") };
     assert_eq!(parent, Some(older), "and not to the newest");
-    bench.look();
+    bench.take_log();
     bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now).unwrap();
     bench.pump();
-    assert_eq!(bench.look(), ["POST [s1] answer"]);
+    assert_eq!(bench.take_log(), ["POST [s1] answer"]);
 }
 
 #[test]
@@ -970,11 +970,15 @@ fn an_input_request_that_the_server_withdraws_is_gone_and_its_call_goes_on() {
     bench.head(3, 200, EVENTS);
     bench.event(3, "", question);
     let [(key, _)] = bench.asked[..] else { panic!("one question") };
-    bench.look();
+    bench.take_log();
     bench.event(3, "", cancel);
     assert_eq!(bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now), Err(NotLive));
     bench.pump();
-    assert_eq!((bench.look(), bench.done.len()), (vec![], 0), "the call has the same number as the question, and is not cancelled");
+    assert_eq!(
+        (bench.take_log(), bench.done.len()),
+        (vec![], 0),
+        "the call has the same number as the question, and is not cancelled"
+    );
     bench.event(3, "", &result(2, r#"{"content":[]}"#));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
 }
@@ -994,21 +998,21 @@ fn an_answer_to_an_input_request_of_a_forgotten_http_session_is_not_sent_in_the_
     bench.head(7, 200, EVENTS);
     bench.event(7, "", question);
     let [(old, _), (new, _)] = bench.asked[..] else { panic!("two questions with the same id") };
-    bench.look();
+    bench.take_log();
     for key in [old, new] {
         bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now).unwrap();
         bench.pump();
     }
-    assert_eq!(bench.look(), ["POST [s2] answer"]);
+    assert_eq!(bench.take_log(), ["POST [s2] answer"]);
 }
 
 #[test]
 fn a_ping_during_the_handshake_is_answered_without_waiting_for_it() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.head_with(0, 200, &[("content-type", EVENTS), ("mcp-session-id", "s1")]);
-    bench.look();
+    bench.take_log();
     bench.event(0, "", r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#);
-    assert_eq!(bench.look(), ["POST [s1] answer"]);
+    assert_eq!(bench.take_log(), ["POST [s1] answer"]);
 }
 
 #[test]
@@ -1019,17 +1023,17 @@ fn messages_wait_while_too_many_are_unacknowledged_and_then_the_session_is_stopp
     bench.open("s1");
     bench.head(2, 200, EVENTS);
     let calls: Vec<_> = (0..5).map(|_| bench.call("t")).collect();
-    bench.look();
+    bench.take_log();
     let cancel = "POST [s1] notifications/cancelled";
     bench.cancel(calls[0]);
-    assert_eq!(bench.look(), [cancel, "abort 3"]);
+    assert_eq!(bench.take_log(), [cancel, "abort 3"]);
     bench.cancel(calls[1]);
     bench.cancel(calls[2]);
-    assert_eq!(bench.look(), ["abort 4", "writable: false", "abort 5"]);
+    assert_eq!(bench.take_log(), ["abort 4", "writable: false", "abort 5"]);
     bench.head(8, 202, "");
-    assert_eq!(bench.look(), ["abort 8", cancel, "writable: true"]);
+    assert_eq!(bench.take_log(), ["abort 8", cancel, "writable: true"]);
     bench.wait(seconds(30));
-    assert_eq!(bench.look(), ["abort 9", "fault: the server does not answer in time", cancel]);
+    assert_eq!(bench.take_log(), ["abort 9", "fault: the server does not answer in time", cancel]);
 }
 
 #[test]
@@ -1039,17 +1043,17 @@ fn answers_wait_while_twice_the_limit_of_messages_is_not_acknowledged() {
     });
     bench.open("s1");
     bench.head(2, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     let answer = "POST [s1] answer";
     let question = |number: usize| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#);
     for number in 0..4 {
         bench.event(2, "", &question(number));
     }
-    assert_eq!(bench.look(), [answer, answer, "writable: false"], "the others wait");
+    assert_eq!(bench.take_log(), [answer, answer, "writable: false"], "the others wait");
     bench.head(3, 202, "");
     bench.wait(seconds(30));
     assert_eq!(
-        bench.look(),
+        bench.take_log(),
         [
             "abort 3",
             answer,
@@ -1062,7 +1066,7 @@ fn answers_wait_while_twice_the_limit_of_messages_is_not_acknowledged() {
         ]
     );
     bench.head(6, 404, "");
-    assert_eq!(bench.look(), ["abort 6", "abort 2", "POST initialize"]);
+    assert_eq!(bench.take_log(), ["abort 6", "abort 2", "POST initialize"]);
 }
 
 #[test]
@@ -1070,19 +1074,19 @@ fn answers_that_wait_are_bounded_and_are_dropped_with_their_http_session() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| (config.limits.messages, config.limits.calls) = (1, 3));
     bench.open("s1");
     bench.head(2, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     let batch = (0..6).map(|number| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
     for question in batch {
         bench.event(2, "", &question);
     }
     let answer = "POST [s1] answer";
-    assert_eq!(bench.look(), [answer, answer, "fault: too many requests at once"]);
+    assert_eq!(bench.take_log(), [answer, answer, "fault: too many requests at once"]);
     bench.head(3, 404, "");
     bench.head_with(5, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
     bench.body(5, &agreed(1, LATEST));
     bench.head(6, 202, "");
     bench.head(4, 202, "");
-    assert_eq!(bench.look().iter().filter(|done| done.contains("answer")).count(), 0, "they belong to the old session");
+    assert_eq!(bench.take_log().iter().filter(|done| done.contains("answer")).count(), 0, "they belong to the old session");
     bench.close();
     bench.head(8, 204, "");
     assert!(bench.client.is_closed());
@@ -1139,23 +1143,23 @@ fn bodies_and_events_over_the_limit_are_not_read() {
         bench.open("s1");
         bench.head(2, 405, "");
         bench.call("t");
-        bench.look();
+        bench.take_log();
         bench
     };
     let mut bench = with();
     bench.head(3, 200, JSON);
     bench.chunk(3, &" ".repeat(401));
-    assert_eq!(bench.look(), ["abort 3", "fault: the body of a response is longer than the limit"]);
+    assert_eq!(bench.take_log(), ["abort 3", "fault: the body of a response is longer than the limit"]);
     assert_eq!(bench.outcome(), Outcome::Lost);
     let mut bench = with();
     bench.head(3, 400, JSON);
     bench.chunk(3, &error(2, -7));
-    assert_eq!(bench.look(), ["abort 3", "fault: the server answers with the status 400"]);
+    assert_eq!(bench.take_log(), ["abort 3", "fault: the server answers with the status 400"]);
     assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: RpcError::INTERNAL, .. })));
     let mut bench = with();
     bench.head(3, 200, EVENTS);
     bench.chunk(3, &format!("id: 1\n\ndata: {}", " ".repeat(500)));
-    assert_eq!(bench.look(), ["abort 3", "fault: the stream cannot be read: an event is longer than the limit"]);
+    assert_eq!(bench.take_log(), ["abort 3", "fault: the stream cannot be read: an event is longer than the limit"]);
     assert_eq!(bench.outcome(), Outcome::Lost, "it would be as long if it were resumed");
 }
 
@@ -1177,10 +1181,10 @@ fn malformed_lines_and_incomplete_events_of_a_stream_have_no_effect() {
     for piece in odd.concat().split_inclusive(['\r', '\n', ' ']) {
         bench.chunk(3, piece);
     }
-    bench.look();
+    bench.take_log();
     bench.lose(3);
     bench.wait(Duration::from_millis(1250));
-    assert_eq!(bench.look(), ["GET [s1] after a"], "neither an id with NUL nor that of half an event");
+    assert_eq!(bench.take_log(), ["GET [s1] after a"], "neither an id with NUL nor that of half an event");
     bench.head(4, 200, EVENTS);
     bench.chunk(4, &format!("data: {}\r\r", result(2, r#"{"content":[]}"#)));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
@@ -1194,15 +1198,15 @@ fn a_line_is_read_up_to_16_mebibytes() {
     bench.call("t");
     bench.head(3, 200, EVENTS);
     bench.head(4, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     bench.chunk(3, "data: ");
     for _ in 0..16 {
         bench.chunk(3, &piece);
     }
-    assert_eq!((bench.look(), bench.client.requests()), (vec![], 2));
+    assert_eq!((bench.take_log(), bench.client.requests()), (vec![], 2));
     // The limit is for the data. A line may be a few bytes longer: a byte order mark and the name of its field.
     bench.chunk(3, "0123456789");
-    assert_eq!(bench.look(), ["abort 3", "fault: the stream cannot be read: an event is longer than the limit"]);
+    assert_eq!(bench.take_log(), ["abort 3", "fault: the stream cannot be read: an event is longer than the limit"]);
     assert_eq!(bench.outcome(), Outcome::Lost);
     bench.event(4, "", &result(3, r#"{"content":[]}"#));
     assert!(matches!(bench.outcome(), Outcome::Result(_)), "another stream is not affected");
@@ -1213,22 +1217,22 @@ fn the_end_of_a_client_ends_its_session_and_waits_for_it_only_for_a_while() {
     for answer in [Some(204), Some(405), Some(404), None] {
         let mut bench = Bench::legacy();
         bench.call("t");
-        bench.look();
+        bench.take_log();
         bench.close();
-        assert_eq!(bench.look(), ["abort 3", "DELETE [s1]"]);
+        assert_eq!(bench.take_log(), ["abort 3", "DELETE [s1]"]);
         assert_eq!(bench.field(4, "mcp-protocol-version"), Some(LATEST));
         match answer {
             Some(status) => bench.head(4, status, ""),
             None => bench.wait(seconds(2)),
         }
-        assert_eq!(bench.look(), ["abort 4", "closed"]);
+        assert_eq!(bench.take_log(), ["abort 4", "closed"]);
         assert!(bench.client.is_closed() && bench.client.poll_timeout().is_none());
         bench.close();
-        assert_eq!(bench.look(), [""; 0]);
+        assert_eq!(bench.take_log(), [""; 0]);
     }
     let mut bench = Bench::modern();
     bench.close();
-    assert_eq!(bench.look(), ["closed"], "there is no session to end");
+    assert_eq!(bench.take_log(), ["closed"], "there is no session to end");
 }
 
 #[test]
@@ -1239,21 +1243,21 @@ fn a_cancel_that_is_under_way_when_a_client_closes_is_waited_for_but_not_for_lon
         bench.head(2, 200, EVENTS);
         let calls = [bench.call("t"), bench.call("t")];
         calls.into_iter().for_each(|call| bench.cancel(call));
-        bench.look();
+        bench.take_log();
         bench.close();
-        assert_eq!(bench.look(), ["abort 2"]);
+        assert_eq!(bench.take_log(), ["abort 2"]);
         bench
     };
     let mut bench = closing();
     bench.head(5, 202, "");
-    assert_eq!(bench.look(), ["abort 5", "POST [s1] notifications/cancelled"], "one that waits, too");
+    assert_eq!(bench.take_log(), ["abort 5", "POST [s1] notifications/cancelled"], "one that waits, too");
     bench.head(6, 404, "");
-    assert_eq!(bench.look(), ["abort 6", "DELETE [s1]"], "no handshake is repeated");
+    assert_eq!(bench.take_log(), ["abort 6", "DELETE [s1]"], "no handshake is repeated");
     let mut bench = closing();
     bench.wait(seconds(2));
-    assert_eq!(bench.look(), ["abort 5", "DELETE [s1]"]);
+    assert_eq!(bench.take_log(), ["abort 5", "DELETE [s1]"]);
     bench.wait(seconds(2));
-    assert_eq!(bench.look(), ["abort 6", "closed"]);
+    assert_eq!(bench.take_log(), ["abort 6", "closed"]);
 }
 
 // ---- Without a handshake ----
@@ -1280,7 +1284,7 @@ fn arguments_are_repeated_in_headers_once_the_list_of_tools_has_named_them() {
     bench.json(1, 200, &result(2, &LIST.replace('\n', "")));
     let Outcome::Result(list) = bench.outcome() else { panic!("a list") };
     assert!(list.as_str().contains(r#""t""#) && !list.as_str().contains("bad"), "{list:?}");
-    assert!(bench.look().iter().any(|line| line.starts_with("fault: the tool bad is left out of the list")));
+    assert!(bench.take_log().iter().any(|line| line.starts_with("fault: the tool bad is left out of the list")));
     bench.call_with("t", r#"{"r":"eu"}"#);
     assert_eq!(bench.field(2, "mcp-param-region"), Some("eu"));
     bench.call_with("t", r#"{"r":null}"#);
@@ -1295,20 +1299,20 @@ fn a_header_that_the_server_misses_is_looked_up_in_the_list_of_tools_once() {
     let mut bench = Bench::modern();
     bench.call_with("t", r#"{"r":"eu"}"#);
     bench.call_with("t", r#"{"r":"us"}"#);
-    bench.look();
+    bench.take_log();
     bench.json(1, 400, &error(2, -32020));
     bench.json(2, 400, &error(3, -32020));
-    assert_eq!(bench.look(), ["POST tools/list"], "one lookup for all");
+    assert_eq!(bench.take_log(), ["POST tools/list"], "one lookup for all");
     assert_eq!(bench.field(3, "mcp-method"), Some("tools/list"));
     assert_eq!(bench.field(3, "mcp-protocol-version"), Some("2026-07-28"));
     let body = core::str::from_utf8(&bench.sent[3].body).unwrap().to_string();
     assert!(body.contains("io.modelcontextprotocol/clientCapabilities") && !body.contains("progressToken"), "{body}");
     let page = r#"{"jsonrpc":"2.0","id":"http-client/tools","result":{"resultType":"complete","tools":[],"nextCursor":"n"}}"#;
     bench.json(3, 200, page);
-    assert_eq!(bench.look(), ["POST tools/list"]);
+    assert_eq!(bench.take_log(), ["POST tools/list"]);
     assert!(core::str::from_utf8(&bench.sent[4].body).unwrap().contains(r#""cursor":"n""#));
     bench.json(4, 200, &result(0, &LIST.replace('\n', "")).replace(r#""id":0"#, r#""id":"http-client/tools""#));
-    assert_eq!(bench.look(), ["POST tools/call", "POST tools/call"]);
+    assert_eq!(bench.take_log(), ["POST tools/call", "POST tools/call"]);
     assert_eq!((bench.field(5, "mcp-param-region"), bench.field(6, "mcp-param-region")), (Some("eu"), Some("us")));
     bench.json(5, 400, &error(2, -32020));
     assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: RpcError::HEADER_MISMATCH, .. })), "once for each call");
@@ -1327,10 +1331,10 @@ fn a_call_keeps_its_error_if_the_list_of_tools_cannot_be_read() {
     let call = bench.call("t");
     bench.json(1, 400, &error(2, -32020));
     bench.cancel(call);
-    bench.look();
+    bench.take_log();
     bench.json(2, 200, r#"{"jsonrpc":"2.0","id":"x","result":{"tools":[],"nextCursor":"n"}}"#);
     assert_eq!(
-        (bench.look(), bench.client.calls(), bench.client.requests()),
+        (bench.take_log(), bench.client.calls(), bench.client.requests()),
         (vec![], 0, 0),
         "a call that is cancelled is not repeated"
     );
@@ -1354,7 +1358,7 @@ fn caching(change: impl FnOnce(&mut HttpClientConfig)) -> Bench {
     bench.head(1, 200, EVENTS);
     let listen = r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"#;
     bench.event(1, "", &notice(&bench, "subscriptions/acknowledged", &format!(r#""notifications":{listen},"#)));
-    bench.look();
+    bench.take_log();
     bench
 }
 
@@ -1591,10 +1595,10 @@ fn a_cancel_without_a_handshake_closes_the_stream_and_posts_nothing() {
     let mut bench = Bench::modern();
     let (first, second) = (bench.call("t"), bench.call("t"));
     bench.head(2, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     bench.cancel(first);
     bench.cancel(second);
-    assert_eq!(bench.look(), ["abort 1", "abort 2"]);
+    assert_eq!(bench.take_log(), ["abort 1", "abort 2"]);
 }
 
 #[test]
@@ -1617,9 +1621,12 @@ fn a_response_to_another_request_is_dropped_without_a_handshake() {
     bench.call("t");
     bench.call("t");
     bench.head(1, 200, EVENTS);
-    bench.look();
+    bench.take_log();
     bench.event(1, "", &result(3, r#"{"resultType":"complete","content":[]}"#));
-    assert_eq!((bench.look(), bench.done.len()), (vec!["fault: a response comes on the stream of another request".to_string()], 0));
+    assert_eq!(
+        (bench.take_log(), bench.done.len()),
+        (vec!["fault: a response comes on the stream of another request".to_string()], 0)
+    );
     bench.event(1, "", &result(2, r#"{"resultType":"complete","content":[]}"#));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
 }
@@ -1632,16 +1639,16 @@ fn the_stream_of_a_subscription_stays_open_without_events_until_it_is_lost_or_cl
     for (end, expected) in ends {
         let mut bench = Bench::new(ClientEra::Modern);
         bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#));
-        assert_eq!(bench.look().last().map(String::as_str), Some("POST subscriptions/listen"));
+        assert_eq!(bench.take_log().last().map(String::as_str), Some("POST subscriptions/listen"));
         bench.head(1, 200, EVENTS);
         let kinds = r#""notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":2}"#;
         let acknowledged =
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{kinds}}}}}"#);
         bench.event(1, "", &acknowledged);
         bench.wait(seconds(3600));
-        assert_eq!((bench.look(), bench.client.requests()), (vec![], 1), "no event comes for an hour");
+        assert_eq!((bench.take_log(), bench.client.requests()), (vec![], 1), "no event comes for an hour");
         end(&mut bench);
-        assert_eq!(bench.look(), expected);
+        assert_eq!(bench.take_log(), expected);
         assert_eq!((bench.client.requests(), bench.client.calls(), bench.client.poll_timeout()), (0, 0, None));
     }
 }
@@ -1650,10 +1657,10 @@ fn the_stream_of_a_subscription_stays_open_without_events_until_it_is_lost_or_cl
 fn the_stream_of_a_subscription_that_is_not_acknowledged_in_time_is_closed() {
     let mut bench = Bench::new(ClientEra::Modern);
     bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#));
-    bench.look();
+    bench.take_log();
     bench.head(1, 200, EVENTS);
     bench.wait(seconds(10));
-    assert_eq!((bench.look(), bench.client.requests(), bench.client.poll_timeout()), (vec!["abort 1".to_owned()], 0, None));
+    assert_eq!((bench.take_log(), bench.client.requests(), bench.client.poll_timeout()), (vec!["abort 1".to_owned()], 0, None));
 }
 
 // ---- Both ----
@@ -1675,25 +1682,25 @@ fn a_redirection_is_followed_to_the_same_origin_if_it_keeps_the_body() {
     ] {
         let mut bench = Bench::legacy();
         bench.call("t");
-        bench.look();
+        bench.take_log();
         let fields = [("location", location)];
         bench.head_with(3, code, if location.is_empty() { &[] } else { &fields });
         match expected {
             Ok(request) => {
-                assert_eq!(bench.look(), ["abort 3", request], "{code} {location}");
+                assert_eq!(bench.take_log(), ["abort 3", request], "{code} {location}");
                 assert_eq!(bench.sent[4].body, bench.sent[3].body);
                 bench.json(4, 200, &result(2, r#"{"content":[]}"#));
                 assert!(matches!(bench.outcome(), Outcome::Result(_)));
             }
             Err(why) => {
-                assert_eq!(bench.look(), ["abort 3".to_string(), format!("fault: {why}")], "{code} {location}");
+                assert_eq!(bench.take_log(), ["abort 3".to_string(), format!("fault: {why}")], "{code} {location}");
                 assert!(matches!(bench.outcome(), Outcome::Error(_)));
             }
         }
-        bench.look();
+        bench.take_log();
         bench.call("t");
         let moved = if code == 308 { "POST /other [s1] tools/call" } else { "POST [s1] tools/call" };
-        assert_eq!(bench.look(), [moved], "only a permanent redirection holds for others");
+        assert_eq!(bench.take_log(), [moved], "only a permanent redirection holds for others");
     }
 }
 
@@ -1716,12 +1723,12 @@ fn an_informational_head_and_input_for_a_request_that_is_over_have_no_effect() {
     bench.head(3, 103, "");
     bench.json(3, 200, &result(2, r#"{"content":[]}"#));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
-    bench.look();
+    bench.take_log();
     bench.head(3, 500, JSON);
     bench.body(3, "{}");
     bench.lose(3);
     bench.head(3, 200, EVENTS);
-    assert_eq!((bench.look(), bench.client.requests()), (vec![], 0));
+    assert_eq!((bench.take_log(), bench.client.requests()), (vec![], 0));
 }
 
 #[test]
@@ -1729,9 +1736,9 @@ fn one_request_too_many_is_lost_at_once() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| config.limits.calls = 1);
     bench.open("s1");
     bench.call("t");
-    bench.look();
+    bench.take_log();
     bench.call("t");
-    assert_eq!((bench.look(), bench.outcome()), (vec!["fault: too many requests at once".to_string()], Outcome::Lost));
+    assert_eq!((bench.take_log(), bench.outcome()), (vec!["fault: too many requests at once".to_string()], Outcome::Lost));
 }
 
 #[test]
@@ -1739,11 +1746,11 @@ fn a_ping_that_is_not_answered_is_given_up() {
     let mut bench = Bench::legacy();
     bench.session.invoke(Invoke::ping(), bench.now).unwrap();
     bench.pump();
-    bench.look();
+    bench.take_log();
     bench.client.handle_timeout(bench.now.saturating_add(seconds(30)));
     bench.now = bench.now.saturating_add(seconds(30));
     bench.pump();
-    assert_eq!(bench.look(), ["abort 3", "fault: the server does not answer in time"]);
+    assert_eq!(bench.take_log(), ["abort 3", "fault: the server does not answer in time"]);
     assert_eq!(bench.outcome(), Outcome::Lost);
 }
 
