@@ -136,7 +136,7 @@ impl State {
 
     /// Ends the response in which the stream of `lane` is sent now, so that the client reconnects for the rest.
     pub(super) fn suspend(&mut self, session: SessionKey, lane: Lane, now: Instant) -> Result<(), NotResumable> {
-        let exchange = self.server.carrier(session, lane).ok_or(NotResumable)?;
+        let exchange = self.server.current_exchange(session, lane).ok_or(NotResumable)?;
         self.server.suspend(exchange, now)
     }
 

@@ -491,7 +491,7 @@ impl HttpServer {
     /// The exchange in whose response the stream of `lane` is sent now. `None` if the client has disconnected, if the stream was
     /// suspended, if all replies on this lane were made, and if there is no such lane.
     #[must_use]
-    pub fn carrier(&self, session: SessionKey, lane: Lane) -> Option<HttpExchangeId> {
+    pub fn current_exchange(&self, session: SessionKey, lane: Lane) -> Option<HttpExchangeId> {
         self.sessions.get(&session)?.stream(lane)?.exchange()
     }
 
