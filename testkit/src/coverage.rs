@@ -35,7 +35,7 @@ pub enum Happening {
     /// Progress of the peer was accepted.
     Progress,
     /// An outbound input request was accepted by the session.
-    Question,
+    InputRequest,
     /// An outbound input request was answered.
     Answer,
     /// An outbound input request was refused by the peer.
@@ -43,7 +43,7 @@ pub enum Happening {
     /// An outbound input request timed out, was lost, or had an answer that could not be read.
     Unanswered,
     /// An input request of the peer arrived.
-    PeerQuestion,
+    PeerInputRequest,
     /// An alarm fired.
     Alarm,
     /// A frame arrived that is not JSON, or that the judge cannot read.
@@ -74,11 +74,11 @@ impl Happening {
         Self::Deadline,
         Self::Report,
         Self::Progress,
-        Self::Question,
+        Self::InputRequest,
         Self::Answer,
         Self::Refusal,
         Self::Unanswered,
-        Self::PeerQuestion,
+        Self::PeerInputRequest,
         Self::Alarm,
         Self::Garbage,
         Self::Violation,
@@ -103,11 +103,11 @@ impl Happening {
             Self::Deadline => "no handler ran into its deadline",
             Self::Report => "no progress was reported",
             Self::Progress => "no progress of the peer was accepted",
-            Self::Question => "no input request was made",
+            Self::InputRequest => "no input request was made",
             Self::Answer => "no input request was answered",
             Self::Refusal => "no input request was refused",
             Self::Unanswered => "no input request timed out or was lost",
-            Self::PeerQuestion => "the peer made no input request",
+            Self::PeerInputRequest => "the peer made no input request",
             Self::Alarm => "no alarm fired",
             Self::Garbage => "no invalid JSON arrived",
             Self::Violation => "the peer violated no rule",

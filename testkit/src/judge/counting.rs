@@ -10,7 +10,7 @@ use crate::coverage::Happening;
 pub(super) fn happening(fact: &Fact<'_>, frame: Option<&Value>) -> Option<Happening> {
     Some(match fact {
         Fact::Called { .. } => Happening::Call,
-        Fact::Asked { .. } => Happening::Question,
+        Fact::Asked { .. } => Happening::InputRequest,
         Fact::Writable { is_writable: false, .. } => Happening::LaneStopped,
         Fact::LaneLost { .. } => Happening::LaneLost,
         Fact::Received { .. } if frame.is_none() => Happening::Garbage,
@@ -32,7 +32,7 @@ pub(super) fn happening(fact: &Fact<'_>, frame: Option<&Value>) -> Option<Happen
             Event::Input { answer: Ok(_), .. } => Happening::Answer,
             Event::Input { answer: Err(InputFailed::Refused(_)), .. } => Happening::Refusal,
             Event::Input { .. } => Happening::Unanswered,
-            Event::InputRequested { .. } => Happening::PeerQuestion,
+            Event::InputRequested { .. } => Happening::PeerInputRequest,
             Event::Alarm(_) => Happening::Alarm,
             Event::Violation(_) => Happening::Violation,
             Event::Closed(_) => Happening::Closed,
