@@ -70,7 +70,7 @@ pub fn welcome() -> Welcome {
     Welcome {
         session_id: "s_1".into(),
         resume_token: Some("rt_1".into()),
-        standing: ClaimState::Unclaimed { claim_code: "AB3X-7K".into() },
+        claim_state: ClaimState::Unclaimed { claim_code: "AB3X-7K".into() },
     }
 }
 

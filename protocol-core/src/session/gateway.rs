@@ -31,7 +31,7 @@ impl Session {
             Ok(welcome) => {
                 let result = self.rules.dialect.welcome(&welcome, &self.config.local_end()).ok_or(NotLive)?;
                 self.answer_handshake(lane, request, &result, peer);
-                if welcome.standing == ClaimState::Resumed {
+                if welcome.claim_state == ClaimState::Resumed {
                     self.confirm();
                 }
             }

@@ -854,7 +854,7 @@ pub(super) mod transitions {
     /// Brings a call of a Tesseron gateway into a state. The peer must answer a cancelled call within 5 s. The call has the id 1.
     fn at_a_gateway(name: &str) -> Caller {
         const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{"protocolVersion":"1.2.0","app":{"id":"a","name":"A","origin":"unknown"},"actions":[],"resources":[],"capabilities":{}}}"#;
-        let welcome = Welcome { session_id: "s".into(), resume_token: None, standing: ClaimState::Bound };
+        let welcome = Welcome { session_id: "s".into(), resume_token: None, claim_state: ClaimState::Bound };
         let mut config = Config::tesseron_gateway(GatewayConfig::welcoming(welcome));
         config.timeouts.call.max_total = Some(Duration::from_secs(600));
         config.timeouts.cancel_grace = Duration::from_secs(5);

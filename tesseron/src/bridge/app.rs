@@ -57,12 +57,12 @@ impl Bridge {
         }
         let now = self.now;
         let Some(app) = self.apps.get_mut(&channel) else { return };
-        let standing = admission.welcome.standing.clone();
+        let claim_state = admission.welcome.claim_state.clone();
         app.accept(Manifest::read(&peer), admission.welcome, now);
-        if let (ClaimState::Bound, Some(at)) = (&standing, admission.claimed_at) {
+        if let (ClaimState::Bound, Some(at)) = (&claim_state, admission.claimed_at) {
             app.claim(&self.agent_profile, at, now);
         }
-        let code = if let ClaimState::Unclaimed { claim_code } = standing { Some(ShownCode::new(claim_code)) } else { None };
+        let code = if let ClaimState::Unclaimed { claim_code } = claim_state { Some(ShownCode::new(claim_code)) } else { None };
         self.emit(BridgeEvent::AppReady { channel, app: peer, code });
         if admission.claimed_at.is_some() {
             self.change_surface();

@@ -344,7 +344,7 @@ impl SessionRegistry {
         let mut codes = (0..REDRAWS).map(|_| ClaimCode::mint(random));
         let code = codes.find(|code| self.find_code(code).is_none()).ok_or(HelloRefused::NotRandom)?;
         let token = ResumeToken::mint(random);
-        let standing = ClaimState::Unclaimed { claim_code: Text::from(code.reveal()) };
+        let claim_state = ClaimState::Unclaimed { claim_code: Text::from(code.reveal()) };
         let session = Session {
             app,
             minted: (epoch_ms, self.next_order()),
@@ -354,7 +354,7 @@ impl SessionRegistry {
             previous: None,
             state: State::Live(channel),
         };
-        Ok(self.admit(channel, session_id, session, standing))
+        Ok(self.admit(channel, session_id, session, claim_state))
     }
 
     /// Begins the session of a bound channel. There may be a session with this id already, if the app keeps its id and token over several
@@ -576,13 +576,13 @@ impl SessionRegistry {
     }
 
     /// Attaches a session to a channel. A session with this id that exists already is detached from its previous channel, and replaced.
-    fn admit(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: ClaimState) -> Admission {
+    fn admit(&mut self, channel: ChannelId, id: SessionId, session: Session, claim_state: ClaimState) -> Admission {
         let supersedes = self.detach(&id);
         let admission = Admission {
             welcome: Welcome {
                 session_id: Text::from(id.as_str()),
                 resume_token: Some(Text::from(session.token.reveal())),
-                standing,
+                claim_state,
             },
             claimed_at: session.claimed.map(|(at, _)| at),
             supersedes,

@@ -160,14 +160,14 @@ fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
     }
     let resume = player.greeting.take().ok_or("there is no such input request")?;
     let text = |name: &str| result[name].as_str().map(Into::into);
-    let standing = match (text("claimCode"), resume) {
+    let claim_state = match (text("claimCode"), resume) {
         (Some(claim_code), _) => ClaimState::Unclaimed { claim_code },
         (None, Some(_)) => ClaimState::Resumed,
         (None, None) => ClaimState::Bound,
     };
     let welcome = match frame.get("error") {
         Some(error) => Err(rpc_error(error)),
-        None => Ok(Welcome { session_id: text("sessionId").unwrap_or_default(), resume_token: text("resumeToken"), standing }),
+        None => Ok(Welcome { session_id: text("sessionId").unwrap_or_default(), resume_token: text("resumeToken"), claim_state }),
     };
     player.live()?.welcome(welcome, now).map_err(|error| error.to_string())
 }

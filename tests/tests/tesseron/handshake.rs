@@ -307,10 +307,10 @@ fn item_30_a_welcome_of_a_fresh_hello_has_a_code_and_a_token() {
 
 #[test]
 fn item_30_the_welcome_of_a_bound_or_resumed_session_has_no_code() {
-    for standing in [ClaimState::Bound, ClaimState::Resumed] {
+    for claim_state in [ClaimState::Bound, ClaimState::Resumed] {
         let mut gateway = Scripted::new(asking_gateway_config());
         gateway.frame(&hello(1, "1.2.0")).events();
-        gateway.session.welcome(Ok(Welcome { standing, ..welcome() }), gateway.now).unwrap();
+        gateway.session.welcome(Ok(Welcome { claim_state, ..welcome() }), gateway.now).unwrap();
         let sent = gateway.sent();
         assert!(sent.len() == 1 && !sent[0].contains("claimCode") && sent[0].contains(r#""resumeToken":"rt_1""#), "{sent:?}");
     }
@@ -457,7 +457,7 @@ fn the_event_of_a_handshake_request_describes_the_app_without_its_secrets() {
     let Event::HandshakeRequest { peer, resume: Some(wants) } = event else { panic!("{event:?}") };
     assert_eq!(wants, credentials());
     assert!(!peer.declared.as_str().contains("rt_1") && !peer.declared.as_str().contains("s_1"), "{:?}", peer.declared);
-    gateway.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), gateway.now).unwrap();
+    gateway.session.welcome(Ok(Welcome { claim_state: ClaimState::Resumed, ..welcome() }), gateway.now).unwrap();
     // The queued frame has the token.
     assert!(gateway.sent()[0].contains("rt_1"));
     assert!(!format!("{:?}", gateway.session.subject()).contains("rt_1"), "a secret in the debug text of a session");
@@ -508,7 +508,8 @@ fn a_handshake_request_whose_channel_has_ended_cannot_be_welcomed() {
         |end| _ = end.at(10_000),
     ];
     for end_it in ends {
-        for answer in [Ok(welcome()), Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), Err(RpcError::new(-32011, "no"))]
+        for answer in
+            [Ok(welcome()), Ok(Welcome { claim_state: ClaimState::Resumed, ..welcome() }), Err(RpcError::new(-32011, "no"))]
         {
             let mut gateway = Scripted::new(asking_gateway_config());
             gateway.frame(&hello(1, "1.2.0"));
@@ -580,7 +581,7 @@ fn only_a_gateway_that_has_welcomed_its_app_can_be_claimed() {
 fn item_38_on_a_bound_session_the_claim_follows_the_welcome() {
     let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0")).events();
-    gateway.session.welcome(Ok(Welcome { standing: ClaimState::Bound, ..welcome() }), gateway.now).unwrap();
+    gateway.session.welcome(Ok(Welcome { claim_state: ClaimState::Bound, ..welcome() }), gateway.now).unwrap();
     gateway.claim();
     let sent = gateway.sent();
     assert!(sent.len() == 2 && sent[0].contains(r#""id":1,"result""#) && sent[1] == CLAIMED, "{sent:?}");
@@ -665,7 +666,7 @@ fn item_105_a_resumed_session_is_claimed_at_once_and_sends_no_claim() {
     gateway.frame(&resume(1).replace(r#""actions":[]"#, r#""actions":[{"name":"new"}]"#));
     let (peer, wants) = handshake_request(&mut gateway);
     assert_eq!((peer.declared.member("actions"), wants), (Some(json(r#"[{"name":"new"}]"#)), Some(credentials())));
-    let resumed = Welcome { session_id: "s_1".into(), resume_token: Some("rt_2".into()), standing: ClaimState::Resumed };
+    let resumed = Welcome { session_id: "s_1".into(), resume_token: Some("rt_2".into()), claim_state: ClaimState::Resumed };
     gateway.session.welcome(Ok(resumed), gateway.now).unwrap();
     assert_eq!(
         gateway.sent(),

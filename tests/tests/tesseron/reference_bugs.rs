@@ -98,7 +98,7 @@ fn bug_3_a_second_hello_or_one_after_a_resume_makes_no_second_session() {
     let mut claimed = Scripted::gateway(gateway_config());
     let mut resumed = Scripted::new(asking_gateway_config());
     resumed.frame(&resume(1));
-    resumed.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
+    resumed.session.welcome(Ok(Welcome { claim_state: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
     for gateway in [&mut unclaimed, &mut claimed, &mut resumed] {
         gateway.drain();
         gateway.frame(&hello(9, "1.2.0").replace("ledger", "other"));
@@ -235,7 +235,7 @@ fn bug_16_a_late_response_ends_no_other_call_and_the_welcome_of_a_resume_has_cap
     let mut resumed = Scripted::new(known);
     resumed.frame(&resume(1));
     assert!(matches!(resumed.events()[..], [Event::HandshakeRequest { resume: Some(_), .. }]));
-    resumed.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
+    resumed.session.welcome(Ok(Welcome { claim_state: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
     assert!(resumed.sent()[0].contains(r#""sampling":true,"elicitation":true},"agent":{"id":"acme-cli""#));
 }
 

@@ -141,7 +141,7 @@ pub struct Welcome {
     /// The token with which the app can resume the session once; `None` if it cannot.
     pub resume_token: Option<Text>,
     /// The state of the session's claim.
-    pub standing: ClaimState,
+    pub claim_state: ClaimState,
 }
 
 impl fmt::Debug for Welcome {

@@ -333,7 +333,7 @@ pub(super) fn welcomed(welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
         object.string("protocolVersion", VERSION);
         write_capabilities(object, "capabilities", true, own.sampling, own.elicitation);
         write_agent(object, local.identity);
-        if let ClaimState::Unclaimed { claim_code } = &welcome.standing {
+        if let ClaimState::Unclaimed { claim_code } = &welcome.claim_state {
             object.string("claimCode", claim_code);
         }
         if let Some(token) = &welcome.resume_token {

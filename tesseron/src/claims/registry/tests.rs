@@ -68,7 +68,7 @@ impl Gateway {
 }
 
 fn code(admission: &Admission) -> &str {
-    match &admission.welcome.standing {
+    match &admission.welcome.claim_state {
         ClaimState::Unclaimed { claim_code } => claim_code,
         ClaimState::Bound | ClaimState::Resumed => panic!("it is claimed"),
     }
@@ -260,7 +260,7 @@ fn item_117_a_hello_on_a_bound_dial_begins_the_session_of_the_manifest_which_is_
     let claim = manifest("s_host", "token");
     let (channel, admission) = gateway.bound(&claim, "ledger").unwrap();
     assert_eq!((&*admission.welcome.session_id, token(&admission)), ("s_host", "token"));
-    assert_eq!(admission.welcome.standing, ClaimState::Bound, "no code; `tesseron/claimed` follows the welcome");
+    assert_eq!(admission.welcome.claim_state, ClaimState::Bound, "no code; `tesseron/claimed` follows the welcome");
     assert_eq!(admission.claimed_at, Some(1000));
     assert!(gateway.registry.is_claimed(channel));
     assert_eq!(gateway.registry.route("ledger"), Some(channel));
@@ -325,7 +325,7 @@ fn item_105_a_resume_gives_the_same_session_a_new_token_no_code_and_the_old_clai
     let (back, admission) = gateway.resume(&last, "ledger").unwrap();
     assert_eq!(admission.welcome.session_id, last.welcome.session_id);
     assert_ne!(token(&admission), token(&last));
-    assert_eq!(admission.welcome.standing, ClaimState::Resumed, "no code, and no `tesseron/claimed` after the welcome");
+    assert_eq!(admission.welcome.claim_state, ClaimState::Resumed, "no code, and no `tesseron/claimed` after the welcome");
     assert_eq!((admission.claimed_at, admission.supersedes), (Some(claimed), None));
     assert_eq!(gateway.registry.route("ledger"), Some(back));
     assert_eq!(gateway.registry.poll_timeout(), None);

@@ -259,13 +259,13 @@ impl Fuzzed {
                 let _ = self.session.claim(agent(), able, 1, now);
             }
             16 => {
-                let standing = match detail % 4 {
-                    0 => welcome().standing,
+                let claim_state = match detail % 4 {
+                    0 => welcome().claim_state,
                     1 => ClaimState::Bound,
                     _ => ClaimState::Resumed,
                 };
                 let refused = RpcError::fixed(code::RESUME_FAILED, "no");
-                let answer = if detail % 4 == 3 { Err(refused) } else { Ok(Welcome { standing, ..welcome() }) };
+                let answer = if detail % 4 == 3 { Err(refused) } else { Ok(Welcome { claim_state, ..welcome() }) };
                 let _ = self.session.welcome(answer, now);
             }
             17 => {
