@@ -577,7 +577,7 @@ impl Machine for Endpoint {
         room: Option<&mut LineEncoder>,
     ) -> TurnOutcome<CloseReason> {
         let mut spare = self.spare(waker);
-        let (standing, has_events) = self.dispatch(
+        let (outcome, has_events) = self.dispatch(
             true,
             |state, late| {
                 state.driver.park(waker, &mut spare);
@@ -593,12 +593,12 @@ impl Machine for Endpoint {
             |state, now| state.finish_turn(now, room),
         );
         self.spare = spare;
-        self.wants_input = standing.wants_input;
+        self.wants_input = outcome.wants_input;
         self.run_late();
         if has_events {
             waker.wake_by_ref();
         }
-        TurnOutcome { event: self.end.take(), ..standing }
+        TurnOutcome { event: self.end.take(), ..outcome }
     }
 }
 

@@ -127,8 +127,8 @@ impl SendsEarly for State {
         let has_output = room.is_none_or(|room| self.session.poll_transmits(room)) || waits_for_room;
         let until = self.arm();
         let wants_input = self.session.wants_input(Lane::CHANNEL);
-        let standing = TurnOutcome { now, has_output, event: None, is_closed: self.is_over(), until, wants_input };
-        (standing, self.session.unread_events() > 0)
+        let outcome = TurnOutcome { now, has_output, event: None, is_closed: self.is_over(), until, wants_input };
+        (outcome, self.session.unread_events() > 0)
     }
 }
 
