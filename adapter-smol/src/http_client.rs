@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use adapter_io::{HTTP_CONNECT, HttpServerAddress, http_client};
+use adapter_io::{HTTP_CONNECT_TIMEOUT, HttpServerAddress, http_client};
 use endpoint::Client;
 use hyper::Uri;
 use hyper::http::uri::Scheme;
@@ -99,7 +99,7 @@ async fn open(address: Uri) -> io::Result<Socket> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let usual = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     let port = address.port_u16().unwrap_or(usual);
-    within(HTTP_CONNECT, async {
+    within(HTTP_CONNECT_TIMEOUT, async {
         let addresses = resolve((host, port)).await?;
         first_of(&addresses).await
     })
@@ -107,7 +107,7 @@ async fn open(address: Uri) -> io::Result<Socket> {
 }
 
 async fn first_of(addresses: &[SocketAddr]) -> io::Result<Socket> {
-    let share = HTTP_CONNECT / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    let share = HTTP_CONNECT_TIMEOUT / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in addresses {
         match within(share, TcpStream::connect(address)).await {

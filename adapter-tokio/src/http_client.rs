@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use adapter_io::{HTTP_CONNECT, HttpServerAddress, http_client};
+use adapter_io::{HTTP_CONNECT_TIMEOUT, HttpServerAddress, http_client};
 use endpoint::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioTimer;
@@ -44,7 +44,7 @@ use crate::{Clock, Connection, Error};
 pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Connection, Error> {
     let clock = Clock::start();
     let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(HTTP_CONNECT));
+    connector.set_connect_timeout(Some(HTTP_CONNECT_TIMEOUT));
     connector.set_nodelay(true);
     // Also connect for addresses that begin with `https://`: TLS is made over these connections.
     connector.enforce_http(false);

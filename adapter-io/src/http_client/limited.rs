@@ -17,14 +17,14 @@ use protocol_core::Instant;
 use protocol_core::drive::Timer;
 use tower_service::Service;
 
-use super::HTTP_CONNECT;
+use super::HTTP_CONNECT_TIMEOUT;
 
-/// The time limit for making a connection: [`HTTP_CONNECT`] for the connector, and as much again for TLS, even if TLS is not used.
-const MAKING: Duration = HTTP_CONNECT.saturating_mul(2);
+/// The time limit for making a connection: [`HTTP_CONNECT_TIMEOUT`] for the connector, and as much again for TLS, even if TLS is not used.
+const CONNECTION_TIMEOUT: Duration = HTTP_CONNECT_TIMEOUT.saturating_mul(2);
 /// The longest time for which a server may read nothing while bytes wait to be sent to it.
-const UNREAD: Duration = Duration::from_secs(30);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connector that makes its connections by another connector, and fails if that takes longer than [`MAKING`].
+/// A connector that makes its connections by another connector, and fails if that takes longer than [`CONNECTION_TIMEOUT`].
 #[derive(Clone)]
 pub(super) struct Limited<C> {
     connector: C,
@@ -54,7 +54,7 @@ where
         let runtime = Arc::clone(&self.runtime);
         Box::pin(async move {
             let mut alarm = runtime.timer();
-            let late = alarm.now().saturating_add(MAKING);
+            let late = alarm.now().saturating_add(CONNECTION_TIMEOUT);
             match select(making, poll_fn(|cx| alarm.poll_until(cx, late))).await {
                 Either::Left((made, _)) => {
                     made.map(|connection| Watched { connection, runtime: Arc::clone(&runtime), wait: None }).map_err(Into::into)
@@ -65,8 +65,8 @@ where
     }
 }
 
-/// A connection that breaks if the server reads nothing for [`UNREAD`]. When a request is given up, its connection closes only after all
-/// written bytes were sent; without this limit it could stay open for ever.
+/// A connection that breaks if the server reads nothing for [`UNREAD_TIMEOUT`]. When a request is given up, its connection closes only
+/// after all written bytes were sent; without this limit it could stay open for ever.
 pub(super) struct Watched<T> {
     connection: T,
     runtime: Arc<dyn TimedRuntime>,
@@ -87,7 +87,7 @@ impl<T: Unpin> Watched<T> {
         }
         let (alarm, late) = this.wait.get_or_insert_with(|| {
             let alarm = this.runtime.timer();
-            let late = alarm.now().saturating_add(UNREAD);
+            let late = alarm.now().saturating_add(UNREAD_TIMEOUT);
             (alarm, late)
         });
         ready!(alarm.poll_until(cx, *late));

@@ -43,7 +43,7 @@ use crate::Error;
 
 /// The time limit for making a connection over HTTP: 10 s for all addresses of a host together. The connector of an [`http_client`] should
 /// keep it. The client itself allows twice as long for the name look-up, the connection and the handshake of TLS together.
-pub const HTTP_CONNECT: Duration = Duration::from_secs(10);
+pub const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of parts of responses that may wait to be handled, in addition to one for each request.
 const PARTS: usize = 16;
 /// The maximum number of parts that are handled in one turn.
