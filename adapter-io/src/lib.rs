@@ -53,7 +53,7 @@ pub use error::Error;
 pub use fifo::{fifo_stdin, fifo_stdout};
 #[cfg(feature = "http-client")]
 pub use http_client::{HTTP_CONNECT_TIMEOUT, HttpConnector, HttpServerAddress, http_client};
-pub use line_io::{ByteIo, Ends, Halves, LineIo, Whole};
+pub use line_io::{ByteIo, Halves, LineIo, ReaderWriter, Whole};
 pub use listen::{Accept, ListenTcp, TcpListener};
 #[cfg(unix)]
 pub use listen::{ListenUnix, UnixListener};

@@ -33,7 +33,7 @@ pub trait ByteIo<R, W> {
 }
 
 /// A type with the reader and the writer of a [`LineIo`]: [`Halves`], [`Whole`], or a type of your own.
-pub trait Ends {
+pub trait ReaderWriter {
     /// The type of the reader.
     type Reader;
     /// The type of the writer.
@@ -42,12 +42,12 @@ pub trait Ends {
     /// The reader.
     fn reader(&mut self) -> &mut Self::Reader;
 
-    /// The writer; `None` after [`Ends::end`].
+    /// The writer; `None` after [`ReaderWriter::end_writer`].
     fn writer(&mut self) -> Option<&mut Self::Writer>;
 
     /// Notes that the write direction was closed ([`ByteIo::poll_close`]). Drops the writer if its write direction ends only when the
     /// writer is dropped.
-    fn end(&mut self);
+    fn end_writer(&mut self);
 }
 
 /// A reader and a writer that are two values, such as two pipes.
@@ -58,7 +58,7 @@ pub struct Halves<R, W> {
     writer: Option<W>,
 }
 
-impl<R, W> Ends for Halves<R, W> {
+impl<R, W> ReaderWriter for Halves<R, W> {
     type Reader = R;
     type Writer = W;
 
@@ -70,7 +70,7 @@ impl<R, W> Ends for Halves<R, W> {
         self.writer.as_mut()
     }
 
-    fn end(&mut self) {
+    fn end_writer(&mut self) {
         self.writer = None;
     }
 }
@@ -84,7 +84,7 @@ pub struct Whole<S> {
     is_shut: bool,
 }
 
-impl<S> Ends for Whole<S> {
+impl<S> ReaderWriter for Whole<S> {
     type Reader = S;
     type Writer = S;
 
@@ -96,18 +96,18 @@ impl<S> Ends for Whole<S> {
         (!self.is_shut).then_some(&mut self.stream)
     }
 
-    fn end(&mut self) {
+    fn end_writer(&mut self) {
         self.is_shut = true;
     }
 }
 
-/// A transport of frames over a stream of bytes, one frame in each line. `E` has the reader and the writer ([`Ends`]), and `B` implements
-/// reading and writing for a runtime.
+/// A transport of frames over a stream of bytes, one frame in each line. `S` has the reader and the writer ([`ReaderWriter`]), and `B`
+/// implements reading and writing for a runtime.
 ///
 /// Frames are collected, so that one write can contain many of them.
 #[derive(Debug)]
-pub struct LineIo<B, E> {
-    ends: E,
+pub struct LineIo<B, S> {
+    stream: S,
     decoder: LineDecoder,
     encoder: LineEncoder,
     /// `true` once the read direction has ended.
@@ -131,11 +131,11 @@ impl<B: ByteIo<S, S>, S> LineIo<B, Whole<S>> {
     }
 }
 
-impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
+impl<B: ByteIo<S::Reader, S::Writer>, S: ReaderWriter> LineIo<B, S> {
     /// A transport of any type with a reader and a writer.
-    pub fn of(ends: E) -> Self {
+    pub fn of(stream: S) -> Self {
         let decoder = LineDecoder::new(Limits::default().frame_bytes);
-        Self { ends, decoder, encoder: LineEncoder::new(), ended: false, sends_anywhere: false, bytes: PhantomData }
+        Self { stream, decoder, encoder: LineEncoder::new(), ended: false, sends_anywhere: false, bytes: PhantomData }
     }
 
     /// Allows writing and flushing on any thread, also outside of the task that reads ([`FrameIo::sends_anywhere`]).
@@ -155,7 +155,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
     #[inline(never)]
     fn poll_write_some(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<()>> {
         while self.encoder.remaining() > max {
-            let Some(writer) = self.ends.writer() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+            let Some(writer) = self.stream.writer() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
             let chunk = self.encoder.chunk();
             // Nearly always there is only one buffer; then the array for several is not filled.
             let written = if chunk.len() == self.encoder.remaining() {
@@ -174,7 +174,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
     }
 }
 
-impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
+impl<B: ByteIo<S::Reader, S::Writer>, S: ReaderWriter> FrameIo for LineIo<B, S> {
     type Error = io::Error;
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
@@ -185,7 +185,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
             if self.ended {
                 return Poll::Ready(Ok(None));
             }
-            if ready!(B::poll_read(self.ends.reader(), cx, &mut self.decoder))? == 0 {
+            if ready!(B::poll_read(self.stream.reader(), cx, &mut self.decoder))? == 0 {
                 self.ended = true;
                 return Poll::Ready(Ok(self.decoder.finish()));
             }
@@ -210,13 +210,13 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_down_to(cx, 0))?;
-        self.ends.writer().map_or(Poll::Ready(Ok(())), |writer| B::poll_flush(writer, cx))
+        self.stream.writer().map_or(Poll::Ready(Ok(())), |writer| B::poll_flush(writer, cx))
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(writer) = self.ends.writer() else { return Poll::Ready(Ok(())) };
+        let Some(writer) = self.stream.writer() else { return Poll::Ready(Ok(())) };
         let shut = ready!(B::poll_close(writer, cx));
-        self.ends.end();
+        self.stream.end_writer();
         // The peer may have closed the connection first, which is no error.
         Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
     }
@@ -305,7 +305,7 @@ mod tests {
     fn a_flood_without_a_line_feed_does_not_block_other_tasks() {
         let mut io = io(&[Some(b"x".as_slice()); MAX_READS_IN_A_ROW + 1], Sink::default());
         assert!(io.poll_recv(&mut cx()).is_pending());
-        assert_eq!(io.ends.reader.len(), 1);
+        assert_eq!(io.stream.reader.len(), 1);
     }
 
     /// Without this wake, a long line over a socket that stays readable is never read to its end, since nothing else wakes the task.
@@ -334,7 +334,7 @@ mod tests {
     fn frames_are_collected_until_more_than_64_kib_are_queued() {
         let mut io = io(&[], Sink { step: usize::MAX, ..Sink::default() });
         let mut collected = 0;
-        while io.ends.writer.as_ref().is_some_and(|writer| writer.taken.is_empty()) {
+        while io.stream.writer.as_ref().is_some_and(|writer| writer.taken.is_empty()) {
             io.start_send(Transmit::new(Bytes::from_static(&[b' '; 1023]))).unwrap();
             collected += 1;
             assert!(io.poll_ready(&mut cx()).is_ready());
@@ -349,7 +349,7 @@ mod tests {
             io.start_send(Transmit::new(Bytes::from_static(frame.as_bytes()))).unwrap();
         }
         assert!(matches!(io.poll_flush(&mut cx()), Poll::Ready(Ok(()))));
-        assert_eq!(io.ends.writer.as_ref().unwrap().taken, b"{}\n[]\n");
+        assert_eq!(io.stream.writer.as_ref().unwrap().taken, b"{}\n[]\n");
     }
 
     #[test]
@@ -391,7 +391,7 @@ mod tests {
         io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
         let Poll::Ready(Err(error)) = io.poll_flush(&mut cx()) else { panic!("the write direction was closed") };
         assert_eq!(error.kind(), io::ErrorKind::NotConnected);
-        assert_eq!(io.ends.stream.1.taken, b"{}\n");
+        assert_eq!(io.stream.stream.1.taken, b"{}\n");
     }
 
     #[test]
@@ -401,6 +401,6 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(io.poll_close(&mut cx()), Poll::Ready(Ok(()))));
         }
-        assert!(io.ends.writer().is_none());
+        assert!(io.stream.writer().is_none());
     }
 }

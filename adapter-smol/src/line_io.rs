@@ -11,7 +11,7 @@ use crate::Halves;
 
 /// A transport of frames, one in each line, over a reader and a writer with the traits of `futures` ([`LineIo::new`]), or over a stream
 /// that is both ([`LineIo::whole`]).
-pub type LineIo<E> = adapter_io::LineIo<SmolIo, E>;
+pub type LineIo<S> = adapter_io::LineIo<SmolIo, S>;
 
 /// Implements reading, writing and accepting for smol.
 #[derive(Debug)]

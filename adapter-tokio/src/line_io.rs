@@ -12,7 +12,7 @@ use crate::Whole;
 
 /// A transport of frames, one in each line, over a reader and a writer of tokio ([`LineIo::new`]), or over a stream that is both
 /// ([`LineIo::whole`]).
-pub type LineIo<E> = adapter_io::LineIo<TokioIo, E>;
+pub type LineIo<S> = adapter_io::LineIo<TokioIo, S>;
 
 /// Implements reading, writing and accepting for tokio.
 #[derive(Debug)]
