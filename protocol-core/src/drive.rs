@@ -137,7 +137,7 @@ pub trait Machine {
     /// Stores `waker`, in place of an earlier one; the driver calls this method in each turn. A method that changes the machine without
     /// using the driver must wake the stored waker, once, if there is now a frame to write, an event, an earlier deadline, or new room for
     /// input. A machine that is changed only through its driver may ignore `waker`.
-    fn register(&mut self, waker: &Waker);
+    fn register_waker(&mut self, waker: &Waker);
 
     /// Runs the machine's part of a turn: registers `waker`, reads `clock`, takes `frames`, which have arrived, and pushes frames to write
     /// into `room`, which is `None` while the transport is not ready.
@@ -152,7 +152,7 @@ pub trait Machine {
         room: Option<&mut LineEncoder>,
     ) -> TurnOutcome<Self::Event> {
         // Registered first, so that a change by another thread after the machine was read causes a wake.
-        self.register(waker);
+        self.register_waker(waker);
         let now = clock();
         self.handle_frames(frames, now);
         // A machine that wants no input may have taken no frame, so its time may be that of an earlier turn. New deadlines would then be
@@ -264,7 +264,7 @@ impl Machine for Session {
 
     /// Does nothing: the methods of a session need `&mut Session`, so they cannot be called while `next_event` is pending, and the next
     /// turn sees their effect.
-    fn register(&mut self, _waker: &Waker) {}
+    fn register_waker(&mut self, _waker: &Waker) {}
 }
 
 /// A transport of whole frames. No method blocks: a method that cannot make progress returns `Pending` and wakes the task later.
@@ -823,7 +823,7 @@ mod tests {
             self.closed
         }
 
-        fn register(&mut self, _waker: &Waker) {}
+        fn register_waker(&mut self, _waker: &Waker) {}
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -276,7 +276,7 @@ impl Machine for BridgeLeg {
         self.engine.with_state(|state| state.bridge.frame_limit(self.leg))
     }
 
-    fn register(&mut self, waker: &Waker) {
+    fn register_waker(&mut self, waker: &Waker) {
         let mut spare = spare(self.spare.take(), waker);
         self.engine.with_state(|state| state.park(self.leg, waker, &mut spare));
         self.spare = spare;

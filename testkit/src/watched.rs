@@ -1056,7 +1056,7 @@ impl<S: Subject> Machine for Watched<S> {
         self.subject.session().config().limits.frame_bytes
     }
 
-    fn register(&mut self, _waker: &Waker) {}
+    fn register_waker(&mut self, _waker: &Waker) {}
 }
 
 /// Returns `true` if one of the time limits is zero, so that a call is over when it begins.

@@ -201,7 +201,7 @@ impl<C: HttpConnector> Driver<C> {
         let mut parts: usize = 0;
         loop {
             // Called before the endpoint is read, so that a later change by another thread wakes this task.
-            self.endpoint.register(cx.waker());
+            self.endpoint.register_waker(cx.waker());
             let now = self.alarm.now();
             self.endpoint.handle_timeout(now);
             self.http.handle_timeout(now);

@@ -563,7 +563,7 @@ impl Machine for Endpoint {
         self.shared.lock().session.release_memory();
     }
 
-    fn register(&mut self, waker: &Waker) {
+    fn register_waker(&mut self, waker: &Waker) {
         let mut spare = self.spare(waker);
         self.shared.with_state(|state| state.driver.park(waker, &mut spare));
         self.spare = spare;

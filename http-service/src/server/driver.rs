@@ -104,7 +104,7 @@ impl SessionDriver {
                 }
             }
         }
-        self.machine.register(cx.waker());
+        self.machine.register_waker(cx.waker());
         if self.machine.poll_timeout().is_some_and(|at| at <= now) {
             self.machine.handle_timeout(now);
         }

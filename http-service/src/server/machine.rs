@@ -62,8 +62,8 @@ impl Machine {
         either!(self, machine => machine.close(how, now));
     }
 
-    pub(super) fn register(&mut self, waker: &Waker) {
-        either!(self, machine => machine.register(waker));
+    pub(super) fn register_waker(&mut self, waker: &Waker) {
+        either!(self, machine => machine.register_waker(waker));
     }
 
     pub(super) fn poll_transmit(&mut self) -> Option<Transmit> {

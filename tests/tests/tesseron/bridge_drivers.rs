@@ -87,7 +87,7 @@ fn a_leg_that_paused_for_unpolled_events_is_woken_when_the_owner_polls_them() {
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
     let woken = Arc::new(Woken::default());
-    leg.register(&Waker::from(Arc::clone(&woken)));
+    leg.register_waker(&Waker::from(Arc::clone(&woken)));
     // Each of these frames is refused for its app id, and becomes an event for the owner.
     let bad = hello("BAD", "[]", "[]");
     for _ in 0..100 {
