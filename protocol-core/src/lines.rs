@@ -119,14 +119,14 @@ impl LineDecoder {
     /// zeros or bytes of an earlier read. It is at most 64 KiB long, so that the space for a long line is not zeroed before it is needed.
     pub fn read_with(&mut self, read: impl FnOnce(&mut [u8]) -> usize) {
         self.make_room(MIN_ROOM);
-        let held = self.held();
-        let room = self.buffer.capacity().saturating_sub(held).min(MAX_CLEARED);
-        let end = held.saturating_add(room);
+        let buffered = self.buffered_bytes();
+        let room = self.buffer.capacity().saturating_sub(buffered).min(MAX_CLEARED);
+        let end = buffered.saturating_add(room);
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
         }
-        self.spare = self.buffer.len().saturating_sub(held);
-        let count = read(self.buffer.get_mut(held..end).unwrap_or_default());
+        self.spare = self.buffer.len().saturating_sub(buffered);
+        let count = read(self.buffer.get_mut(buffered..end).unwrap_or_default());
         self.spare = self.spare.saturating_sub(count.min(room));
     }
 
@@ -141,36 +141,36 @@ impl LineDecoder {
     /// [`crate::drive::Driver`] does so through [`crate::drive::FrameIo::release_memory`].
     pub fn release_memory(&mut self) {
         self.kept = None;
-        if self.full_capacity > BASE_KEPT && self.held() == 0 {
+        if self.full_capacity > BASE_KEPT && self.buffered_bytes() == 0 {
             (self.buffer, self.spare, self.full_capacity) = (BytesMut::new(), 0, 0);
         }
     }
 
     /// The number of bytes that were read and not yet returned.
-    fn held(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         self.buffer.len().saturating_sub(self.spare)
     }
 
     fn drop_spare(&mut self) {
-        self.buffer.truncate(self.held());
+        self.buffer.truncate(self.buffered_bytes());
         self.spare = 0;
     }
 
     #[inline]
     fn make_room(&mut self, least: usize) {
-        let held = self.held();
-        let room = self.buffer.capacity().saturating_sub(held);
+        let buffered = self.buffered_bytes();
+        let room = self.buffer.capacity().saturating_sub(buffered);
         self.quiet_reads = if room == 0 && self.full_capacity > 0 { 0 } else { self.quiet_reads.saturating_add(1) };
         // Nearly always `false`: there is room, and a buffer of at most `BASE_KEPT` is never too large.
         if room < least || self.full_capacity > BASE_KEPT {
-            self.change_buffer(least, held, room);
+            self.change_buffer(least, buffered, room);
         }
     }
 
-    fn change_buffer(&mut self, least: usize, held: usize, room: usize) {
+    fn change_buffer(&mut self, least: usize, buffered: usize, room: usize) {
         let (max_kept, usual) =
-            if self.quiet_reads < QUIET_READS { (BURST, BURST.saturating_sub(held)) } else { (BASE_KEPT, BASE_CAPACITY) };
-        let too_large = self.full_capacity > max_kept && held <= BASE_CAPACITY;
+            if self.quiet_reads < QUIET_READS { (BURST, BURST.saturating_sub(buffered)) } else { (BASE_KEPT, BASE_CAPACITY) };
+        let too_large = self.full_capacity > max_kept && buffered <= BASE_CAPACITY;
         if !too_large && room >= least {
             return;
         }
@@ -180,7 +180,7 @@ impl LineDecoder {
         }
         // Doubles, so that each byte of a long line is copied a constant number of times on average.
         let max = self.limit.saturating_add(TRIMMED).saturating_add(BASE_CAPACITY);
-        let wanted = held.saturating_add(held.max(usual)).min(max).max(held.saturating_add(least));
+        let wanted = buffered.saturating_add(buffered.max(usual)).min(max).max(buffered.saturating_add(least));
         let (mut memory, full_capacity) = match self.take_kept(wanted) {
             Some(kept) => kept,
             None => (BytesMut::with_capacity(wanted), wanted),
@@ -217,12 +217,12 @@ impl LineDecoder {
     #[inline]
     pub fn next_frame(&mut self) -> Option<Bytes> {
         // The quick case. Two calls for each read find nothing: one after its last frame, and one at the start of the next turn.
-        if self.searched == self.held() { None } else { self.search() }
+        if self.searched == self.buffered_bytes() { None } else { self.search() }
     }
 
     fn search(&mut self) -> Option<Bytes> {
         loop {
-            let Some(found) = find_line_feed(self.buffer.get(self.searched..self.held()).unwrap_or_default()) else {
+            let Some(found) = find_line_feed(self.buffer.get(self.searched..self.buffered_bytes()).unwrap_or_default()) else {
                 return self.unfinished();
             };
             let line = self.buffer.split_to(self.searched.saturating_add(found)).freeze();
@@ -245,7 +245,7 @@ impl LineDecoder {
         if self.discarding {
             self.clear();
         }
-        self.searched = self.held();
+        self.searched = self.buffered_bytes();
         if self.searched <= self.limit.saturating_add(TRIMMED) {
             return None;
         }
@@ -417,7 +417,7 @@ impl FrameSink for LineEncoder {
         joined.push(b'\n');
     }
 
-    fn held(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         self.remaining()
     }
 }
@@ -604,10 +604,10 @@ mod tests {
         for length in [3 << 20, 2 << 20, (3 << 20) + 7] {
             assert_eq!(read_long(&mut decoder, length).as_ptr(), address);
         }
-        let held = read_long(&mut decoder, 3 << 20);
-        assert_eq!(held.as_ptr(), address);
+        let frame = read_long(&mut decoder, 3 << 20);
+        assert_eq!(frame.as_ptr(), address);
         assert_ne!(read_long(&mut decoder, 3 << 20).as_ptr(), address, "the memory is still in use");
-        assert!(held.iter().all(|byte| *byte == b'q'));
+        assert!(frame.iter().all(|byte| *byte == b'q'));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub trait FrameSink {
     }
 
     /// The number of bytes in the sink.
-    fn held(&self) -> usize;
+    fn buffered_bytes(&self) -> usize;
 
     /// Calls `push_next` repeatedly, which pushes one frame, or returns `false` if there is none left. Stops when none is left, when 64
     /// frames were pushed, or when the sink holds 32 KiB. Returns `true` if there may be more frames.
@@ -32,7 +32,7 @@ pub trait FrameSink {
             if !push_next(self) {
                 return false;
             }
-            if self.held() >= BYTES_AT_ONCE {
+            if self.buffered_bytes() >= BYTES_AT_ONCE {
                 break;
             }
         }

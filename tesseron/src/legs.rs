@@ -412,7 +412,7 @@ mod tests {
         let mut room = LineEncoder::new();
         let outcome = leg.turn(waker, &mut frames, &|| Instant::from_millis(1), Some(&mut room));
         assert!(frames.is_empty() && !outcome.has_output && !outcome.is_closed);
-        room.held()
+        room.buffered_bytes()
     }
 
     const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;

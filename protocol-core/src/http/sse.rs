@@ -390,7 +390,7 @@ impl fmt::Display for EventId {
 ///
 /// As a [`FrameSink`], which [`Session::poll_transmits`](crate::Session::poll_transmits) fills, it writes each frame as an event without an
 /// id, as MCP 2026-07-28 demands. Take the bytes with [`next_chunk`](Self::next_chunk). The size of the encoder is not bounded: stop
-/// pushing while [`held`](FrameSink::held) is too large.
+/// pushing while [`buffered_bytes`](FrameSink::buffered_bytes) is too large.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     /// The pieces that are written first.
@@ -504,7 +504,7 @@ impl FrameSink for Encoder {
         self.gathered.extend_from_slice(b"\n\n");
     }
 
-    fn held(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         self.in_pieces.saturating_add(self.gathered.len())
     }
 }
@@ -682,7 +682,7 @@ mod tests {
             assert!(!chunk.is_empty());
             all.extend_from_slice(&chunk);
         }
-        assert_eq!(encoder.held(), 0);
+        assert_eq!(encoder.buffered_bytes(), 0);
         String::from_utf8(all).unwrap()
     }
 
@@ -697,7 +697,7 @@ mod tests {
         encoder.comment();
         encoder.retry(Duration::from_micros(1_000_001));
         let expected = "id: 3-0\ndata:\n\nid: 3-1\ndata: {}\n\ndata: 1\n\ndata: 2\n\n:\n\nretry: 1001\n\n";
-        assert_eq!(encoder.held(), expected.len());
+        assert_eq!(encoder.buffered_bytes(), expected.len());
         assert_eq!(written(&mut encoder), expected);
         encoder.comment();
         encoder.clear();

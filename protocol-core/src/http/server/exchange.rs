@@ -97,8 +97,8 @@ impl Exchange {
     }
 
     /// The number of bytes of events that wait to be polled.
-    pub(super) fn held(&self) -> usize {
-        self.events.held()
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.events.buffered_bytes()
     }
 
     /// Makes the whole response, if no response was begun.
@@ -148,7 +148,7 @@ impl Exchange {
     /// Returns `true` if there is something to poll and [`HttpEvent::Readable`](super::HttpEvent::Readable) was not queued for it yet.
     /// Records that the event is queued now.
     pub(super) fn announce(&mut self) -> bool {
-        let has_output = self.state == State::Ending || self.head.is_some() || self.events.held() > 0;
+        let has_output = self.state == State::Ending || self.head.is_some() || self.events.buffered_bytes() > 0;
         has_output && !core::mem::replace(&mut self.is_announced, true)
     }
 

@@ -561,7 +561,7 @@ impl HttpServer {
         self.advance(now);
         let found = self.exchanges.get_mut(&exchange)?;
         let part = found.poll();
-        let has_room = found.held() <= self.config.limits.output_bytes / 2;
+        let has_room = found.buffered_bytes() <= self.config.limits.output_bytes / 2;
         let source = found.source();
         if part == Some(ResponsePart::End) {
             self.remove_exchange(exchange);

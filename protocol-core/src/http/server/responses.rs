@@ -87,7 +87,7 @@ impl HttpServer {
         let mut is_full = false;
         if let Some((id, exchange)) = exchange.and_then(|id| self.exchanges.get_mut(&id).map(|exchange| (id, exchange))) {
             exchange.write(self.now, |events| events.event(event, frame.clone()));
-            is_full = exchange.held() > self.config.limits.output_bytes;
+            is_full = exchange.buffered_bytes() > self.config.limits.output_bytes;
             self.announce(id);
         }
         if is_last {
@@ -278,8 +278,8 @@ impl HttpServer {
     fn fit_channel(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get(&key) else { return };
         let exchange = session.newest_get().and_then(|lane| session.stream(lane)).and_then(Stream::exchange);
-        let held = exchange.and_then(|id| self.exchanges.get(&id)).map_or(0, Exchange::held);
-        self.stop_channel(key, held > self.config.limits.output_bytes);
+        let buffered = exchange.and_then(|id| self.exchanges.get(&id)).map_or(0, Exchange::buffered_bytes);
+        self.stop_channel(key, buffered > self.config.limits.output_bytes);
     }
 
     fn stop_channel(&mut self, key: SessionKey, is_stopped: bool) {
@@ -312,7 +312,7 @@ impl HttpServer {
     /// Writes a comment, unless other output waits to be polled. In both cases the exchange counts as not silent from now on.
     fn comment(&mut self, id: HttpExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
-        let is_empty = exchange.held() == 0;
+        let is_empty = exchange.buffered_bytes() == 0;
         exchange.write(self.now, |events| {
             if is_empty {
                 events.comment();
