@@ -565,12 +565,16 @@ fn progress_that_is_merged_left_out_or_dropped_is_counted() {
     };
     server.report(unobserved, Progress::count(1, 2));
     let stats = server.session.stats();
-    assert_eq!((stats.progress_coalesced, stats.progress_left_out), (2, 2), "3 into 2, 4 into 3; 4 again and one without a token");
+    assert_eq!(
+        (stats.progress_out_merged, stats.progress_out_dropped),
+        (2, 2),
+        "3 into 2, 4 into 3; 4 again and one without a token"
+    );
 
     let mut client = Scripted::client(client_config());
     client.call();
     client.drain().frame(&progress(2, 5.0)).frame(&progress(2, 5.0)).frame(&progress(2, 4.0)).frame(&progress(77, 1.0));
-    assert_eq!(client.session.stats().progress_dropped, 3);
+    assert_eq!(client.session.stats().progress_in_dropped, 3);
 }
 
 #[test]

@@ -56,15 +56,15 @@ impl Session {
         let policy = &self.config.progress;
         let update = Reporter::check(update, inbound.rules(), policy)?;
         if !inbound.is_observed() {
-            self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
+            self.stats.progress_out_dropped = self.stats.progress_out_dropped.saturating_add(1);
             return Ok(Reported::Unobserved);
         }
         match inbound.report(update, policy) {
             ReportEffect::NotIncreasing => {
-                self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
+                self.stats.progress_out_dropped = self.stats.progress_out_dropped.saturating_add(1);
                 return Ok(Reported::NotIncreasing);
             }
-            ReportEffect::Merged => self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1),
+            ReportEffect::Merged => self.stats.progress_out_merged = self.stats.progress_out_merged.saturating_add(1),
             ReportEffect::New => {}
         }
         let congested = !self.outbox.has_room(inbound.lane());

@@ -199,7 +199,7 @@ impl Session {
     }
 
     fn drop_progress(&mut self, rule: Violation, is_reported: bool) {
-        self.stats.progress_dropped = self.stats.progress_dropped.saturating_add(1);
+        self.stats.progress_in_dropped = self.stats.progress_in_dropped.saturating_add(1);
         if is_reported {
             self.violation(rule);
         } else {

@@ -15,11 +15,11 @@ pub struct Stats {
     /// Bytes of frames that were polled.
     pub bytes_out: u64,
     /// Progress updates of ours that were merged into a later update.
-    pub progress_coalesced: u64,
+    pub progress_out_merged: u64,
     /// Progress updates of ours that were dropped: they had nothing new, or the peer did not ask for progress.
-    pub progress_left_out: u64,
+    pub progress_out_dropped: u64,
     /// Progress updates of the peer that were dropped.
-    pub progress_dropped: u64,
+    pub progress_in_dropped: u64,
     /// Frames of the peer about a call that had ended at this end.
     pub late_frames: u64,
     /// Log records of ours that were dropped because their lane was stopped, too much output was queued on it, or the record was too long.

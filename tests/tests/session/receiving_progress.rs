@@ -118,7 +118,7 @@ fn o6_progress_that_does_not_increase_is_dropped_as_a_violation() {
         assert_eq!(client.events(), [Event::Violation(Violation::ProgressNotIncreasing)], "{value}");
         client.frame(&progress(2, 5.5));
         assert_eq!(accepted(&mut client), [Progress::value(5.5)], "a dropped update does not count as the last value");
-        assert_eq!(client.session.stats().progress_dropped, 1);
+        assert_eq!(client.session.stats().progress_in_dropped, 1);
     }
 }
 
@@ -198,7 +198,7 @@ fn o27_late_progress_is_dropped_without_a_violation_after_each_kind_of_end() {
         client.drain();
         client.frame(&progress(2, 1.0)).frame(&progress(2, 1.0));
         client.expect_silence();
-        assert_eq!((client.session.stats().late_frames, client.session.stats().progress_dropped), (2, 0), "{name}");
+        assert_eq!((client.session.stats().late_frames, client.session.stats().progress_in_dropped), (2, 0), "{name}");
     }
 }
 
@@ -222,7 +222,7 @@ fn dropped_progress_is_reported_once_in_each_window_and_always_counted() {
             assert_eq!(client.events(), vec![Event::Violation(rule); surfaced], "{rule} at {millis}");
         }
         let stats = client.session.stats();
-        assert_eq!((stats.violations(rule), stats.progress_dropped), (500, 500), "{rule}");
+        assert_eq!((stats.violations(rule), stats.progress_in_dropped), (500, 500), "{rule}");
     }
 }
 

@@ -88,7 +88,7 @@ fn without_a_token_no_progress_is_sent_and_invalid_progress_is_still_refused() {
     assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Unobserved);
     assert_eq!(server.session.progress(id, Progress::value(f64::NAN), server.now), Err(ProgressError::NotFinite));
     server.respond(id);
-    assert_eq!((server.sent(), server.session.stats().progress_left_out), (vec![ok(1)], 1));
+    assert_eq!((server.sent(), server.session.stats().progress_out_dropped), (vec![ok(1)], 1));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn an_update_that_does_not_increase_is_omitted_and_its_message_sent_with_the_nex
     use Reported::{NotIncreasing, RateLimited, Sent};
     assert_eq!(reported, [Sent, NotIncreasing, NotIncreasing, RateLimited, RateLimited, Sent]);
     assert_eq!(updates(&mut server), [(5.0, Some("downloading".into())), (6.0, Some("1/2000".into()))]);
-    assert_eq!(server.session.stats().progress_left_out, 2);
+    assert_eq!(server.session.stats().progress_out_dropped, 2);
     // The message is sent with the next increase, and not with the response.
     server.report(id, Progress::message("done"));
     server.respond(id);
@@ -215,7 +215,7 @@ fn a_full_window_keeps_the_newest_update_and_sends_it_when_the_window_opens() {
     server.at(99).expect_silence();
     server.at(100);
     assert_eq!((values(&mut server), server.session.poll_timeout()), (vec![99.0], None));
-    assert_eq!(server.session.stats().progress_coalesced, 96, "each of them replaced the one before");
+    assert_eq!(server.session.stats().progress_out_merged, 96, "each of them replaced the one before");
     // The window slides: the second of the first two updates leaves it 30 ms later.
     server.report(id, Progress::value(100.0));
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(130)));
@@ -460,7 +460,7 @@ fn beyond_the_output_limit_updates_are_merged_into_one_that_is_sent_when_there_i
     }
     assert_eq!(server.report(other, Progress::value(1.0)), Reported::Congested);
     assert_eq!(server.sent(), [progress(1, 1.0), progress(1, 9.0), progress(2, 1.0)]);
-    assert_eq!(server.session.stats().progress_coalesced, 7);
+    assert_eq!(server.session.stats().progress_out_merged, 7);
     assert_eq!(server.report(id, Progress::value(10.0)), Reported::Sent);
 }
 
