@@ -37,8 +37,8 @@ impl ResponseStream {
     }
 
     /// Ends the HTTP response while the call goes on, so that the call holds no connection. The client is asked to reconnect after
-    /// [`HttpTimeouts::retry`](protocol_core::http::HttpTimeouts::retry) (MCP 2025-11-25, Transports, "Sending Messages to the Server");
-    /// meanwhile the events of the call are kept. May be called again each time that the client has reconnected.
+    /// [`HttpTimeouts::resume_delay`](protocol_core::http::HttpTimeouts::resume_delay) (MCP 2025-11-25, Transports, "Sending Messages to
+    /// the Server"); meanwhile the events of the call are kept. May be called again each time that the client has reconnected.
     ///
     /// # Errors
     /// [`NotResumable`]; nothing has changed. The response has ended, the client has already disconnected, the service was dropped, or the

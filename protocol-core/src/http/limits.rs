@@ -63,14 +63,14 @@ pub struct HttpTimeouts {
     pub session_idle: Duration,
     /// The time within which the client must make another request after the response to `initialize`; otherwise the session ends. If
     /// [`session_idle`](Self::session_idle) is shorter, it applies instead. Default: 60 s.
-    pub initialized: Duration,
+    pub after_initialize: Duration,
     /// The time for which a stream without an HTTP exchange is kept once no reply is owed on it, if it can be resumed. Default: 2 min.
     pub replay: Duration,
     /// The time for which a stream without an HTTP exchange is kept while a reply is owed on it. Default: 30 min.
     pub detached: Duration,
     /// The time after which a client should resume a stream that the server has closed with [`suspend`](super::HttpServer::suspend).
     /// Default: 1 s.
-    pub retry: Duration,
+    pub resume_delay: Duration,
 }
 
 impl Default for HttpTimeouts {
@@ -78,10 +78,10 @@ impl Default for HttpTimeouts {
         Self {
             keep_alive: Duration::from_secs(15),
             session_idle: Duration::from_secs(30 * 60),
-            initialized: Duration::from_secs(60),
+            after_initialize: Duration::from_secs(60),
             replay: Duration::from_secs(2 * 60),
             detached: Duration::from_secs(30 * 60),
-            retry: Duration::from_secs(1),
+            resume_delay: Duration::from_secs(1),
         }
     }
 }
@@ -168,10 +168,10 @@ pub struct HttpClientTimeouts {
     pub linger: Duration,
     /// The time after which a stream that broke is resumed for the first time, if the server names no time. The wait doubles with each
     /// further attempt. A random part of at most a quarter is added to each wait. Default: 1 s.
-    pub retry: Duration,
+    pub resume_delay: Duration,
     /// The longest time between two attempts, unless the server names a longer time. If a stream was open for at least this time, its break
     /// counts as the first failure again. Default: 30 s.
-    pub retry_max: Duration,
+    pub resume_delay_max: Duration,
     /// The longest time by which a server can delay the next attempt with `Retry-After`. Default: 5 min.
     pub retry_after_max: Duration,
     /// The longest time for which a result is cached ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)), even if the server
@@ -189,8 +189,8 @@ impl Default for HttpClientTimeouts {
             reopen: Duration::from_secs(10),
             get_stream: Duration::from_millis(250),
             linger: Duration::from_secs(1),
-            retry: Duration::from_secs(1),
-            retry_max: Duration::from_secs(30),
+            resume_delay: Duration::from_secs(1),
+            resume_delay_max: Duration::from_secs(30),
             retry_after_max: Duration::from_secs(5 * 60),
             cache_max: Duration::from_secs(60 * 60),
             close: Duration::from_secs(2),

@@ -120,7 +120,7 @@ impl World {
         let mut server = HttpServerConfig::default();
         server.limits.replay_events = 12;
         server.limits.output_bytes = 2000;
-        server.timeouts.retry = Duration::from_millis(300);
+        server.timeouts.resume_delay = Duration::from_millis(300);
         let client = with(client_config(), |config| {
             config.era = era;
             config.timeouts.call = CallTimeouts::NONE;

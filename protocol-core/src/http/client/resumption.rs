@@ -52,7 +52,7 @@ impl Resumption {
     }
 
     /// The time of the next attempt; `None` after too many attempts. The count of attempts begins again if the last response began at least
-    /// [`HttpClientTimeouts::retry_max`] ago.
+    /// [`HttpClientTimeouts::resume_delay_max`] ago.
     pub(super) fn next_attempt(
         &mut self,
         limits: &HttpClientLimits,
@@ -61,15 +61,15 @@ impl Resumption {
         now: Instant,
     ) -> Option<Instant> {
         let lasted = self.began.take().map(|began| now.saturating_duration_since(began));
-        if lasted.is_some_and(|lasted| lasted >= timeouts.retry_max) {
+        if lasted.is_some_and(|lasted| lasted >= timeouts.resume_delay_max) {
             self.failures = 0;
         }
         if self.failures >= limits.attempts {
             return None;
         }
-        let first = self.retry.unwrap_or(timeouts.retry).max(SHORTEST);
+        let first = self.retry.unwrap_or(timeouts.resume_delay).max(SHORTEST);
         let grown = first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
-        let wait = grown.min(timeouts.retry_max.max(first)).max(core::mem::take(&mut self.pause));
+        let wait = grown.min(timeouts.resume_delay_max.max(first)).max(core::mem::take(&mut self.pause));
         self.failures = self.failures.saturating_add(1);
         // At most a quarter more.
         let extra = wait.saturating_mul(u32::from(chance)).checked_div(1024).unwrap_or_default();
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(waits(&mut resumption, 0).len(), 5);
         let (limits, timeouts) = (HttpClientLimits::default(), HttpClientTimeouts::default());
         resumption.begin(Instant::ZERO);
-        let later = Instant::ZERO.saturating_add(timeouts.retry_max);
-        assert_eq!(resumption.next_attempt(&limits, &timeouts, 0, later), Some(later.saturating_add(timeouts.retry)));
+        let later = Instant::ZERO.saturating_add(timeouts.resume_delay_max);
+        assert_eq!(resumption.next_attempt(&limits, &timeouts, 0, later), Some(later.saturating_add(timeouts.resume_delay)));
         assert_eq!(resumption.last_event_id().map(|id| &**id), Some("7"));
     }
 

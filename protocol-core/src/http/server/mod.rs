@@ -495,8 +495,8 @@ impl HttpServer {
         self.sessions.get(&session)?.stream(lane)?.exchange()
     }
 
-    /// Ends the response of a stream that goes on, and asks the client to resume the stream after [`HttpTimeouts::retry`]. This is for work
-    /// that takes longer than a connection should be kept open.
+    /// Ends the response of a stream that goes on, and asks the client to resume the stream after [`HttpTimeouts::resume_delay`]. This is
+    /// for work that takes longer than a connection should be kept open.
     ///
     /// # Errors
     /// [`NotResumable`] if the stream cannot be resumed; nothing has changed.
@@ -511,7 +511,7 @@ impl HttpServer {
         if matches!(stream.state(), State::Waiting(_)) {
             self.begin_stream(key, lane);
         }
-        let wait = self.config.timeouts.retry;
+        let wait = self.config.timeouts.resume_delay;
         if let Some(exchange) = self.exchanges.get_mut(&exchange) {
             exchange.write(self.now, |events| events.retry(wait));
         }

@@ -345,7 +345,7 @@ impl HttpServer {
         let timeouts = &self.config.timeouts;
         let limit = match session.is_confirmed() {
             true => timeouts.session_idle,
-            false => timeouts.initialized.min(timeouts.session_idle),
+            false => timeouts.after_initialize.min(timeouts.session_idle),
         };
         let at = (session.is_open() && !session.is_active()).then(|| self.now.saturating_add(limit));
         self.timers.set(session.idle(), TimerKey::Idle(key), at);
