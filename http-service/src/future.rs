@@ -49,7 +49,7 @@ pin_project! {
 impl<B> HttpFuture<B> {
     pub(crate) fn new(owner: Arc<Owner>, request: Request<B>) -> Self {
         let (parts, body) = request.into_parts();
-        let is_wanted = owner.wants_body(&parts);
+        let is_wanted = owner.needs_body(&parts);
         Self { state: State::Reading { owner, parts: Some(parts), body, is_wanted, read: PartialBody::default() } }
     }
 

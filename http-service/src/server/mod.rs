@@ -117,8 +117,8 @@ impl Owner {
     }
 
     /// Returns `true` if the body of a request must be read.
-    pub(crate) fn wants_body(&self, parts: &Parts) -> bool {
-        self.0.config.wants_body(&head(parts))
+    pub(crate) fn needs_body(&self, parts: &Parts) -> bool {
+        self.0.config.needs_body(&head(parts))
     }
 
     /// Takes a request with its body. If the request opens a session, makes the driver of the session: a task if the session has a

@@ -123,7 +123,7 @@ impl HttpServerConfig {
     /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`] and one more byte of it. Returns `false`
     /// if the request is not a POST, or will be refused with any body; pass an empty body to [`HttpServer::handle_request`] then.
     #[must_use]
-    pub fn wants_body(&self, head: &RequestHead<'_>) -> bool {
+    pub fn needs_body(&self, head: &RequestHead<'_>) -> bool {
         head.method == Method::Post && check_head(head, self).is_ok()
     }
 }
@@ -254,7 +254,7 @@ pub struct NotResumable;
 /// It connects HTTP exchanges with the lanes of sessions. Its owner has an HTTP library, and a [`Session`](crate::Session) for each
 /// [`SessionKey`].
 ///
-/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); [`HttpServerConfig::wants_body`] returns
+/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); [`HttpServerConfig::needs_body`] returns
 ///   `true` if the body is needed. If a client disconnects, or drops a response, call [`handle_lost`](Self::handle_lost).
 /// * Poll events ([`poll_event`](Self::poll_event)): they are instructions to open sessions, to pass frames to them, and to drop them.
 /// * Pass each frame that a session returns to [`handle_transmit`](Self::handle_transmit).

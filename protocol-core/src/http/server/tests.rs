@@ -498,9 +498,9 @@ fn a_body_is_wanted_only_if_the_head_passes() {
         let fields = [("host", host), ("content-type", "application/json"), ("accept", "*/*")];
         RequestHead::new(method, fields.into_iter().collect())
     };
-    assert!(bench.server.config.wants_body(&head(Method::Post, "localhost")));
-    assert!(!bench.server.config.wants_body(&head(Method::Post, "evil.example.com")));
-    assert!(!bench.server.config.wants_body(&head(Method::Get, "localhost")));
+    assert!(bench.server.config.needs_body(&head(Method::Post, "localhost")));
+    assert!(!bench.server.config.needs_body(&head(Method::Post, "evil.example.com")));
+    assert!(!bench.server.config.needs_body(&head(Method::Get, "localhost")));
 }
 
 #[test]
