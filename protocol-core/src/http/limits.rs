@@ -27,8 +27,9 @@ pub struct HttpLimits {
     pub output_bytes: usize,
     /// The maximum number of events of one stream that are kept for replay. Beyond it the oldest event is dropped. Default: 256.
     pub replay_events: usize,
-    /// The maximum number of streams of one session that are kept only for replay. Beyond it the oldest stream is dropped. Default: 256.
-    pub replay_streams: usize,
+    /// The maximum number of streams of one session that have no exchange and no reply to come, and are kept only for replay. Beyond it the
+    /// oldest stream is dropped. Default: 256.
+    pub inactive_streams: usize,
     /// The maximum number of bytes that are kept for replay, over all streams of one session. Default: 4 MiB.
     pub replay_bytes: usize,
 }
@@ -45,7 +46,7 @@ impl Default for HttpLimits {
             waiting_frames: 64,
             output_bytes: 256 << 10,
             replay_events: 256,
-            replay_streams: 256,
+            inactive_streams: 256,
             replay_bytes: 4 << 20,
         }
     }

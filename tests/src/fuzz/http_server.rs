@@ -118,7 +118,7 @@ pub fn http_server(data: &[u8]) {
         (config.limits.body_bytes, config.limits.batch, config.limits.exchanges, config.limits.sessions) = (600, 2, 12, 2);
         (config.limits.subscriptions, config.limits.get_streams, config.limits.waiting_frames) = (1, 2, 2);
         (config.limits.output_bytes, config.limits.replay_events) = (400, 6);
-        (config.limits.replay_streams, config.limits.replay_bytes) = (4, 3000);
+        (config.limits.inactive_streams, config.limits.replay_bytes) = (4, 3000);
     }
     let config = Arc::new(config);
     let mut bench = Bench {

@@ -97,7 +97,7 @@ impl World {
         let mut config = HttpServerConfig::default();
         config.limits.replay_events = 6;
         config.limits.replay_bytes = 3000;
-        config.limits.replay_streams = 4;
+        config.limits.inactive_streams = 4;
         config.limits.output_bytes = 400;
         config.limits.get_streams = 2;
         config.limits.waiting_frames = 2;

@@ -154,7 +154,7 @@ impl HttpServer {
             session.with_stream(lane, |stream| {
                 self.timers.set(stream.retention(), TimerKey::Retention(key, lane), Some(until));
             });
-            session.bound_ended(self.config.limits.replay_streams, &mut self.timers);
+            session.bound_inactive(self.config.limits.inactive_streams, &mut self.timers);
         } else {
             session.remove_stream(lane, &mut self.timers);
         }
@@ -197,7 +197,7 @@ impl HttpServer {
             session.with_stream(lane, |stream| {
                 self.timers.set(stream.retention(), TimerKey::Retention(key, lane), Some(until));
             });
-            session.bound_ended(self.config.limits.replay_streams, &mut self.timers);
+            session.bound_inactive(self.config.limits.inactive_streams, &mut self.timers);
         } else {
             session.remove_stream(lane, &mut self.timers);
         }

@@ -36,7 +36,7 @@ pub(super) struct HttpSession {
     /// The number of streams that have an exchange, or on which a reply is owed.
     active: usize,
     /// The lanes of streams that are kept only for replay, oldest first.
-    ended: VecDeque<Lane>,
+    inactive: VecDeque<Lane>,
     /// The number of bytes of all events that are kept.
     kept_bytes: usize,
     /// The lanes of GET streams that have an exchange, newest last.
@@ -77,7 +77,7 @@ impl HttpSession {
             principal: principal.map(Box::from),
             streams: BTreeMap::new(),
             active: 0,
-            ended: VecDeque::new(),
+            inactive: VecDeque::new(),
             kept_bytes: 0,
             gets: Vec::new(),
             unacknowledged: BTreeSet::new(),
@@ -210,11 +210,11 @@ impl HttpSession {
         match (was_active, stream.is_active()) {
             (true, false) => {
                 self.active = self.active.saturating_sub(1);
-                self.ended.push_back(lane);
+                self.inactive.push_back(lane);
             }
             (false, true) => {
                 self.active = self.active.saturating_add(1);
-                self.ended.retain(|ended| *ended != lane);
+                self.inactive.retain(|inactive| *inactive != lane);
             }
             _ => {}
         }
@@ -234,7 +234,7 @@ impl HttpSession {
         if stream.is_active() {
             self.active = self.active.saturating_sub(1);
         } else {
-            self.ended.retain(|ended| *ended != lane);
+            self.inactive.retain(|inactive| *inactive != lane);
         }
         self.gets.retain(|get| *get != lane);
     }
@@ -250,8 +250,8 @@ impl HttpSession {
             self.drop_oldest_event(lane);
         }
         while self.kept_bytes > limits.replay_bytes {
-            if let Some(ended) = self.ended.iter().copied().find(|ended| *ended != lane) {
-                self.remove_stream(ended, timers);
+            if let Some(inactive) = self.inactive.iter().copied().find(|inactive| *inactive != lane) {
+                self.remove_stream(inactive, timers);
             } else if self.streams.get(&lane).is_some_and(|stream| stream.kept_events() > 0) {
                 self.drop_oldest_event(lane);
             } else {
@@ -269,9 +269,9 @@ impl HttpSession {
     }
 
     /// Removes streams that are kept only for replay, oldest first, until `most` are left.
-    pub(super) fn bound_ended(&mut self, most: usize, timers: &mut Timers) {
-        while self.ended.len() > most {
-            let Some(oldest) = self.ended.front().copied() else { return };
+    pub(super) fn bound_inactive(&mut self, most: usize, timers: &mut Timers) {
+        while self.inactive.len() > most {
+            let Some(oldest) = self.inactive.front().copied() else { return };
             self.remove_stream(oldest, timers);
         }
     }

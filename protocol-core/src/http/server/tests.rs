@@ -1010,7 +1010,7 @@ fn events_that_are_kept_are_bounded_and_a_gap_is_not_replayed() {
 
 #[test]
 fn streams_that_are_kept_for_replay_alone_are_bounded() {
-    let mut bench = Bench::with(|config| config.limits.replay_streams = 2);
+    let mut bench = Bench::with(|config| config.limits.inactive_streams = 2);
     let (_, session) = bench.open("2025-11-25");
     let mut lanes = Vec::new();
     for _ in 0..3 {
