@@ -170,14 +170,14 @@ impl Context {
                 Ok(claim) => return Ok(claim),
                 Err(error) => return Err(ToolError::failed(format!("the effect cannot be claimed: {error}"))),
             }
-            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+            pause = pause.saturating_mul(2).min(MAX_PAUSE);
         }
     }
 }
 
-/// The time after which an effect that another claimant holds is claimed again. It doubles each time, up to [`LONGEST_PAUSE`].
+/// The time after which an effect that another claimant holds is claimed again. It doubles each time, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// An effect under way. Dropping it records the outcome.
 struct Running<'a> {

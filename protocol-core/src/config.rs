@@ -67,12 +67,12 @@ pub struct Config {
 }
 
 /// The highest id that a first request may have.
-const HIGHEST_FIRST_ID: u64 = 1 << 52;
+const MAX_FIRST_ID: u64 = 1 << 52;
 
 impl Config {
     /// The id of our first request, clamped to its range.
     pub(crate) fn first_id(&self) -> u64 {
-        self.first_id.clamp(1, HIGHEST_FIRST_ID)
+        self.first_id.clamp(1, MAX_FIRST_ID)
     }
 
     /// The parts of the configuration that a dialect writes into frames, or needs in order to check frames.

@@ -37,7 +37,7 @@ use crate::ask_failed::AskFailed;
 use canonical::canonical;
 
 /// The longest sealed state, in bytes of text.
-pub(crate) const LONGEST_STATE: usize = 16 << 10;
+pub(crate) const MAX_STATE_BYTES: usize = 16 << 10;
 /// The time that the caller has for one round.
 const ROUND: Duration = Duration::from_secs(600);
 /// The time that a call may take, from its first request to its last retry.
@@ -536,7 +536,7 @@ impl RoundLog {
         (past.rounds, past.depth, past.expires, past.asked) = (past.rounds.saturating_add(1), depth, expires, asked);
         (past.reports, past.partial) = (reports, partial);
         let mut log = serde_json::to_vec(past);
-        if past.partial.is_some() && log.as_ref().is_ok_and(|log| seal::sealed_length(log.len()) > LONGEST_STATE) {
+        if past.partial.is_some() && log.as_ref().is_ok_and(|log| seal::sealed_length(log.len()) > MAX_STATE_BYTES) {
             past.partial = None;
             log = serde_json::to_vec(past);
         }

@@ -14,7 +14,7 @@ use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
 use crate::once_store::OnceStore;
 use crate::rounds::{
-    AskPlace, AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, RunEnd, StateId, bound_to, digest,
+    AskPlace, AskStep, Asking, Digest, EffectStep, MAX_STATE_BYTES, Outcome, RoundEnd, RoundLog, RunEnd, StateId, bound_to, digest,
     not_accepted,
 };
 use engine::{BoxFuture, wake_all};
@@ -99,7 +99,7 @@ impl ServedCall {
     pub(crate) fn resume(&self, retry: &Retry) -> Result<Option<StateId>, RpcError> {
         // Without a state, the answers belong to no round of this service, and the call starts from the beginning.
         let Some(state) = retry.state() else { return Ok(None) };
-        if state.len() > LONGEST_STATE {
+        if state.len() > MAX_STATE_BYTES {
             return Err(not_accepted());
         }
         let (kit, bound, now) = self.sealing().ok_or_else(not_accepted)?;
@@ -281,7 +281,7 @@ impl ServedCall {
                     depth: self.depth(),
                     most: state.session.config().limits.input_rounds,
                     reports: self.reports(),
-                    partial: partial.filter(|partial| partial.as_bytes().len() < LONGEST_STATE).cloned(),
+                    partial: partial.filter(|partial| partial.as_bytes().len() < MAX_STATE_BYTES).cloned(),
                     may_freeze: self.may_freeze(),
                 };
                 log.end_run(run, now)
@@ -292,12 +292,12 @@ impl ServedCall {
             RoundEnd::Round { round, log } => {
                 let sealed = self.sealing().and_then(|(kit, bound, _)| kit.sealer.seal(&log, &bound, &**self.shared.runtime()));
                 match sealed {
-                    Some(state) if state.len() <= LONGEST_STATE => {
+                    Some(state) if state.len() <= MAX_STATE_BYTES => {
                         self.note_end_in_round();
                         Reply::Input(Box::new(round.with_state(state)))
                     }
                     Some(state) => Reply::Error(RpcError::internal(format!(
-                        "the state of the call is too large ({} of {LONGEST_STATE} bytes)",
+                        "the state of the call is too large ({} of {MAX_STATE_BYTES} bytes)",
                         state.len()
                     ))),
                     None => Reply::Error(RpcError::fixed(RpcError::INTERNAL, "there are no random bytes to seal the state with")),

@@ -25,7 +25,7 @@ pub struct Executor {
 }
 
 /// The maximum number of polls in one [`Executor::run_until_stalled`], which panics after more.
-const MOST_POLLS: u32 = 10_000_000;
+const MAX_POLLS: u32 = 10_000_000;
 
 #[derive(Default)]
 struct Shared {
@@ -103,7 +103,7 @@ impl Executor {
         let mut polls = 0_u32;
         while self.run_next() {
             polls = polls.saturating_add(1);
-            assert!(polls < MOST_POLLS, "a task wakes itself without end: {polls} polls while time stands still");
+            assert!(polls < MAX_POLLS, "a task wakes itself without end: {polls} polls while time stands still");
         }
         polls > 0
     }

@@ -49,7 +49,7 @@ pub(super) enum Interruption {
 }
 
 /// The maximum number of polls of tasks, the driver's included, while time stands still. The harness panics if a run needs more.
-const MOST_POLLS: usize = 100_000;
+const MAX_POLLS: usize = 100_000;
 
 type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
 
@@ -300,7 +300,7 @@ impl Play {
                 return false;
             }
             polls = polls.saturating_add(1);
-            assert!(polls < MOST_POLLS, "the handler wakes itself without end: {polls} polls while time stands still");
+            assert!(polls < MAX_POLLS, "the handler wakes itself without end: {polls} polls while time stands still");
             let before = core::mem::replace(&mut self.polled, polls::count());
             if self.polled == before || self.peer.running() == 0 {
                 continue;

@@ -14,7 +14,7 @@ use protocol_core::mcp::Era;
 use protocol_core::session::{Event, Invoke, Lane, Outcome, RouteKind, Session};
 
 /// The maximum number of frames and waits of a call. A call that needs more is taken to have no end.
-const MOST_STEPS: usize = 100_000;
+const MAX_STEPS: usize = 100_000;
 
 /// The runs of [`every_round`], which all ended in the same way.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +161,7 @@ impl Process {
     /// The response to one request.
     fn serve(mut self, request: Bytes) -> Bytes {
         self.take(request);
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             if let Some(response) = self.frames().into_iter().find(is_response) {
                 return response;
             }
@@ -201,7 +201,7 @@ impl<'a, S: Fn() -> Service> Play<'a, S> {
     /// Makes the call, and returns its outcome; `None` if it does not end.
     fn run(&mut self, call: Invoke, answer: &mut impl FnMut(&Ask) -> Answer) -> Option<Outcome> {
         let mut call = Some(call);
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let mut moved = self.carry(call.is_none());
             if let Some(call) = call.take_if(|_| self.caller.is_ready()) {
                 let now = self.process.executor.now();

@@ -17,11 +17,11 @@ use crate::json::write::Object;
 pub struct OpenUrl {
     /// The message for the user, with the reason.
     pub message: String,
-    /// An absolute URL (RFC 3986) that begins with a scheme, `://` and a host, without a user name: at most [`OpenUrl::LONGEST_URL`] bytes
-    /// of ASCII.
+    /// An absolute URL (RFC 3986) that begins with a scheme, `://` and a host, without a user name: at most [`OpenUrl::MAX_URL_BYTES`]
+    /// bytes of ASCII.
     pub url: String,
     /// The id that the server gives to this elicitation and repeats in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete):
-    /// 1 to [`OpenUrl::LONGEST_ID`] bytes. Not sent in MCP 2026-07-28.
+    /// 1 to [`OpenUrl::MAX_ID_BYTES`] bytes. Not sent in MCP 2026-07-28.
     pub id: String,
 }
 
@@ -60,9 +60,9 @@ impl From<OpenUrl> for Ask {
 
 impl OpenUrl {
     /// The maximum length of a URL, in bytes. RFC 9110, section 4.1, recommends that every recipient supports this length.
-    pub const LONGEST_URL: usize = 8000;
+    pub const MAX_URL_BYTES: usize = 8000;
     /// The maximum length of an id, in bytes.
-    pub const LONGEST_ID: usize = 1024;
+    pub const MAX_ID_BYTES: usize = 1024;
 
     /// A URL without an id.
     #[must_use]
@@ -85,8 +85,8 @@ impl OpenUrl {
         self.check_url()?;
         match self.id.len() {
             0 => Err(String::from("elicitationId is empty")),
-            1..=Self::LONGEST_ID => Ok(()),
-            _ => Err(alloc::format!("elicitationId is longer than {} bytes", Self::LONGEST_ID)),
+            1..=Self::MAX_ID_BYTES => Ok(()),
+            _ => Err(alloc::format!("elicitationId is longer than {} bytes", Self::MAX_ID_BYTES)),
         }
     }
 
@@ -163,8 +163,8 @@ impl RpcError {
 /// host; no characters that browsers convert into other characters.
 fn authority(url: &str) -> Result<&str, String> {
     let refused = |why: &str| Err(alloc::format!("url {why}"));
-    if url.len() > OpenUrl::LONGEST_URL {
-        return Err(alloc::format!("url is longer than {} bytes", OpenUrl::LONGEST_URL));
+    if url.len() > OpenUrl::MAX_URL_BYTES {
+        return Err(alloc::format!("url is longer than {} bytes", OpenUrl::MAX_URL_BYTES));
     }
     if let Some(invalid) = url.chars().find(|char| !is_of_url(*char)) {
         return Err(alloc::format!("url must not contain {invalid:?} unescaped"));
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_host_of_a_valid_url_is_returned() {
-        let longest = alloc::format!("https://a/{}", "x".repeat(OpenUrl::LONGEST_URL - 10));
+        let longest = alloc::format!("https://a/{}", "x".repeat(OpenUrl::MAX_URL_BYTES - 10));
         for (url, host) in [
             ("https://example.com", "example.com"),
             ("HTTPS://EXAMPLE.com:8443/a/b?c=d%20e&f[]=@#g", "EXAMPLE.com"),
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_hostile_or_malformed_url_is_refused_with_the_reason() {
-        let too_long = alloc::format!("https://a/{}", "x".repeat(OpenUrl::LONGEST_URL - 9));
+        let too_long = alloc::format!("https://a/{}", "x".repeat(OpenUrl::MAX_URL_BYTES - 9));
         for (url, why) in [
             ("", "must be absolute"),
             ("example.com/a", "must be absolute"),
@@ -289,9 +289,9 @@ mod tests {
     #[test]
     fn an_id_has_1_to_1024_bytes() {
         let with = |id: String| OpenUrl::new("?", "https://a/").with_id(id).check();
-        assert_eq!(with("x".repeat(OpenUrl::LONGEST_ID)), Ok(()));
+        assert_eq!(with("x".repeat(OpenUrl::MAX_ID_BYTES)), Ok(()));
         assert_eq!(with(String::new()), Err("elicitationId is empty".into()));
-        assert_eq!(with("x".repeat(OpenUrl::LONGEST_ID + 1)), Err("elicitationId is longer than 1024 bytes".into()));
+        assert_eq!(with("x".repeat(OpenUrl::MAX_ID_BYTES + 1)), Err("elicitationId is longer than 1024 bytes".into()));
     }
 
     #[test]

@@ -63,9 +63,9 @@ impl Object<'_> {
     #[inline]
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         /// Enough for the comma, the quotes, the colon and the name of every member of MCP.
-        const LONGEST: usize = 48;
+        const MAX_BYTES: usize = 48;
         // The piece is built first and then appended at once: for a constant name the compiler can compute the piece.
-        let mut piece = [b','; LONGEST];
+        let mut piece = [b','; MAX_BYTES];
         let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
         if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
             (*open, *close, *colon) = (b'"', b'"', b':');
@@ -334,9 +334,9 @@ fn write_short(out: &mut Vec<u8>, number: u64) {
 
 fn write_any(out: &mut Vec<u8>, number: i64) {
     /// The longest number has nineteen digits and a sign.
-    const LONGEST: usize = 20;
-    let mut digits = [0; LONGEST];
-    let mut first = LONGEST;
+    const MAX_BYTES: usize = 20;
+    let mut digits = [0; MAX_BYTES];
+    let mut first = MAX_BYTES;
     let mut rest = number.unsigned_abs();
     loop {
         first = first.saturating_sub(1);

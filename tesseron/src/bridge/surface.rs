@@ -87,7 +87,7 @@ impl Bridge {
         if self.manifest(channel).is_some_and(|manifest| manifest.has_action(action)) {
             return Some((channel, action));
         }
-        let mut others = (0..name.len().min(AppId::LONGEST.saturating_add(1))).rev().filter_map(|at| {
+        let mut others = (0..name.len().min(AppId::MAX_BYTES.saturating_add(1))).rev().filter_map(|at| {
             let (app, rest) = name.split_at_checked(at)?;
             let (action, channel) = (rest.strip_prefix("__")?, self.registry.route(app)?);
             self.manifest(channel)?.has_action(action).then_some((channel, action))

@@ -17,8 +17,8 @@
 use alloc::string::String;
 
 /// The maximum length of the name of a tool, in bytes.
-const LONGEST: usize = 128;
-/// The maximum length of an app id that is used unabridged in an alias, so that the alias is not longer than [`LONGEST`].
+const MAX_BYTES: usize = 128;
+/// The maximum length of an app id that is used unabridged in an alias, so that the alias is not longer than [`MAX_BYTES`].
 const WHOLE_APP: usize = 80;
 /// The number of bytes that are used of a longer app id. The digest of the id follows them.
 const PART_OF_APP: usize = 60;
@@ -60,7 +60,7 @@ fn alias(app: &str, action: &str) -> String {
 }
 
 fn is_allowed(tool: &str) -> bool {
-    tool.len() <= LONGEST && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+    tool.len() <= MAX_BYTES && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
 /// The beginning of a name, with each run of characters other than ASCII letters, digits and `-` replaced by one `_`, and no `_` at either
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn names_that_mcp_allows_are_unchanged() {
-        let longest = "a".repeat(LONGEST - "ledger__".len());
+        let longest = "a".repeat(MAX_BYTES - "ledger__".len());
         for action in ["t", "post_entry", "Post.Entry-2", "a__b", "", "x--", "x--0123456789abcde", "x--0123456789ABCDEF", &longest]
         {
             assert_eq!(of_action("ledger", action), alloc::format!("ledger__{action}"));
@@ -137,7 +137,7 @@ mod tests {
         for app in ["a", "a_", "a__", "a__b", "a___b__", &"a_".repeat(40), &"a_".repeat(41), &"_".repeat(128)] {
             for action in ["", " ", "_", "__", "_ x", "__ x", "x __", "x __ y", "\u{e4}", &"y z".repeat(100)] {
                 let alias = alias(app, action);
-                assert!(is_alias(&alias) && alias.len() <= LONGEST, "{alias}");
+                assert!(is_alias(&alias) && alias.len() <= MAX_BYTES, "{alias}");
                 assert_eq!(app_of_alias(&alias), Some(&*app_in_alias(app)), "{alias}");
             }
         }

@@ -17,13 +17,13 @@ const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 #[derive(Clone)]
 pub struct ClaimCode {
     /// The symbols in upper case, padded with zeros, so that comparing takes the same time for all lengths.
-    symbols: [u8; Self::LONGEST],
+    symbols: [u8; Self::MAX_SYMBOLS],
     length: usize,
 }
 
 impl ClaimCode {
     /// The maximum number of symbols.
-    pub const LONGEST: usize = 64;
+    pub const MAX_SYMBOLS: usize = 64;
 
     /// Makes a new code, one of 31^6 that are equally likely.
     #[must_use]
@@ -37,7 +37,7 @@ impl ClaimCode {
     /// # Errors
     /// [`ClaimCodeError`] unless `text` has 1 to 64 characters, each a letter from `A` to `Z` or `a` to `z`, a digit, `_` or `-`.
     pub fn parse(text: &str) -> Result<Self, ClaimCodeError> {
-        if text.is_empty() || text.len() > Self::LONGEST {
+        if text.is_empty() || text.len() > Self::MAX_SYMBOLS {
             return Err(ClaimCodeError::Length);
         }
         if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
@@ -46,9 +46,9 @@ impl ClaimCode {
         Ok(Self::from_symbols(text.as_bytes()))
     }
 
-    /// Makes a code of at most [`Self::LONGEST`] valid symbols, which the caller has checked.
+    /// Makes a code of at most [`Self::MAX_SYMBOLS`] valid symbols, which the caller has checked.
     fn from_symbols(text: &[u8]) -> Self {
-        let mut symbols = [0; Self::LONGEST];
+        let mut symbols = [0; Self::MAX_SYMBOLS];
         for (symbol, byte) in symbols.iter_mut().zip(text) {
             *symbol = byte.to_ascii_uppercase();
         }

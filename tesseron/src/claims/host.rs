@@ -31,7 +31,7 @@
 //!
 //! Unless the host is for any user, a connection from another user is refused at once, and so is a connection from an unknown user if no
 //! code protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is
-//! checked after a delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused because of
+//! checked after a delay that depends on earlier wrong codes ([`HostPolicy::max_delay`]); the right code is never refused because of
 //! wrong ones.
 
 use core::fmt;
@@ -60,7 +60,7 @@ pub struct HostPolicy {
     /// The delay of a code after one wrong code within [`Self::failure_window`]. Each further wrong code doubles it. Default: 125 ms.
     pub first_delay: Duration,
     /// The maximum delay of a code. Default: 2 s, which is reached after five wrong codes within a minute.
-    pub longest_delay: Duration,
+    pub max_delay: Duration,
     /// The maximum number of connections in the backlog. A further connection evicts another one. Zero counts as one. Default: 64.
     pub places: usize,
     /// The time within which a WebSocket connection must send its upgrade request. Default: 2 s.
@@ -78,7 +78,7 @@ impl Default for HostPolicy {
             refresh: Duration::from_secs(300),
             failure_window: Duration::from_secs(60),
             first_delay: Duration::from_millis(125),
-            longest_delay: Duration::from_secs(2),
+            max_delay: Duration::from_secs(2),
             places: 64,
             upgrade_wait: Duration::from_secs(2),
             bind_wait: Duration::from_secs(5),

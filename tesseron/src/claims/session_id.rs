@@ -13,7 +13,7 @@ pub struct SessionId(Text);
 
 impl SessionId {
     /// The maximum length of an id of a peer, in bytes.
-    pub const LONGEST: usize = 128;
+    pub const MAX_BYTES: usize = 128;
 
     /// Makes a new id: `s_` and 24 symbols of base 36, 124 bits.
     #[must_use]
@@ -30,7 +30,7 @@ impl SessionId {
     /// # Errors
     /// [`SessionIdError`] unless it has 1 to 128 bytes.
     pub fn parse(text: &str) -> Result<Self, SessionIdError> {
-        if text.is_empty() || text.len() > Self::LONGEST { Err(SessionIdError) } else { Ok(Self(Text::from(text))) }
+        if text.is_empty() || text.len() > Self::MAX_BYTES { Err(SessionIdError) } else { Ok(Self(Text::from(text))) }
     }
 
     /// The id as it is written.

@@ -1,9 +1,9 @@
 //! The limit on the rate at which claim codes can be guessed.
 //!
 //! Wrong codes never cause the right code to be refused. Each wrong code within [`HostPolicy::failure_window`] doubles the delay after
-//! which the next code is checked, from [`HostPolicy::first_delay`] up to [`HostPolicy::longest_delay`]. The right code resets the delay.
+//! which the next code is checked, from [`HostPolicy::first_delay`] up to [`HostPolicy::max_delay`]. The right code resets the delay.
 //! The right code is delayed, too: otherwise an attacker could drop each guess that is not answered at once. Each place in the backlog can
-//! hold one code, so there are at most [`HostPolicy::places`] guesses within [`HostPolicy::longest_delay`]: 32 per second. At that rate,
+//! hold one code, so there are at most [`HostPolicy::places`] guesses within [`HostPolicy::max_delay`]: 32 per second. At that rate,
 //! trying half of the 31^6 codes takes five months.
 //!
 //! Wrong codes of this user delay only this user. Wrong codes of all other users are counted together, since one person can have many user
@@ -32,7 +32,7 @@ impl SlowDown {
         let counted = failures.iter().filter(|at| now.saturating_duration_since(**at) < policy.failure_window).count();
         let Some(doublings) = counted.checked_sub(1) else { return Duration::ZERO };
         let factor = u32::try_from(doublings).ok().and_then(|doublings| 1_u32.checked_shl(doublings)).unwrap_or(u32::MAX);
-        policy.first_delay.saturating_mul(factor).min(policy.longest_delay)
+        policy.first_delay.saturating_mul(factor).min(policy.max_delay)
     }
 
     pub(super) fn on_failure(&mut self, peer: Peer, now: Instant) {
@@ -114,9 +114,9 @@ mod tests {
         for _ in 0..REMEMBERED {
             slow_down.on_failure(Peer::Unknown, at(0));
         }
-        let none = HostPolicy { longest_delay: Duration::ZERO, ..HostPolicy::default() };
+        let none = HostPolicy { max_delay: Duration::ZERO, ..HostPolicy::default() };
         assert_eq!(slow_down.delay(&none, Peer::Unknown, at(0)), Duration::ZERO);
-        let long = HostPolicy { first_delay: Duration::MAX, longest_delay: Duration::MAX, ..HostPolicy::default() };
+        let long = HostPolicy { first_delay: Duration::MAX, max_delay: Duration::MAX, ..HostPolicy::default() };
         assert_eq!(slow_down.delay(&long, Peer::Unknown, at(0)), Duration::MAX);
     }
 }

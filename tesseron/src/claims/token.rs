@@ -15,7 +15,7 @@ pub struct ResumeToken(Text);
 
 impl ResumeToken {
     /// The maximum length of a token of a peer, in bytes.
-    pub const LONGEST: usize = 256;
+    pub const MAX_BYTES: usize = 256;
 
     /// Makes a new token: 24 random bytes in base64url without padding.
     #[must_use]
@@ -29,7 +29,7 @@ impl ResumeToken {
     /// # Errors
     /// [`ResumeTokenError`] unless it has 1 to 256 bytes.
     pub fn parse(text: &str) -> Result<Self, ResumeTokenError> {
-        if text.is_empty() || text.len() > Self::LONGEST { Err(ResumeTokenError) } else { Ok(Self(Text::from(text))) }
+        if text.is_empty() || text.len() > Self::MAX_BYTES { Err(ResumeTokenError) } else { Ok(Self(Text::from(text))) }
     }
 
     /// The secret text, to write into the manifest or to send.

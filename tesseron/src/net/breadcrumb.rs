@@ -22,7 +22,7 @@ use crate::net::{FolderRefused, Home, instance};
 /// The version of breadcrumbs that is written and read.
 const VERSION: u32 = 1;
 /// The maximum size of a breadcrumb that is read, in bytes. Our own breadcrumbs have less than 1 KiB, since names and ids are bounded.
-const LARGEST: usize = 4 * 1024;
+const MAX_BREADCRUMB_BYTES: usize = 4 * 1024;
 /// The maximum number of files that one sweep reads.
 const MAX_FILES: usize = 1024;
 /// The time for which a breadcrumb is valid, in milliseconds: 24 h. Later, the process id in the breadcrumb may belong to another process.
@@ -134,7 +134,7 @@ impl Found {
 
 /// Reads a file, if it is a breadcrumb.
 fn read(path: &Path) -> Option<Found> {
-    let (file, bytes) = instance::read_file(path, LARGEST).ok()?;
+    let (file, bytes) = instance::read_file(path, MAX_BREADCRUMB_BYTES).ok()?;
     // Parsed as an object first, since serde also accepts an array for a struct.
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes).ok()?;
     let document = Document::deserialize(serde_json::Value::Object(object)).ok()?;
@@ -316,8 +316,8 @@ mod tests {
             "{".into(),
             "null".into(),
             format!("[{whole}]"),
-            format!("{whole}{}", " ".repeat(LARGEST)),
-            "[".repeat(LARGEST),
+            format!("{whole}{}", " ".repeat(MAX_BREADCRUMB_BYTES)),
+            "[".repeat(MAX_BREADCRUMB_BYTES),
             with("version", 2.into()),
             with("code", "AB3X-7K".into()),
             with("code", "../PQ7N-4D".into()),

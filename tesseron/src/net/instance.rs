@@ -18,14 +18,14 @@ use crate::net::{FolderRefused, Home, LoopbackUrl, NotLoopback};
 /// The version of manifests that is written and read.
 const VERSION: u32 = 2;
 /// The maximum size of a manifest, in bytes.
-const LARGEST: usize = 64 * 1024;
+const MAX_MANIFEST_BYTES: usize = 64 * 1024;
 /// The maximum number of files that are read.
 const MAX_FILES: usize = 1024;
 /// The maximum length of an id, in bytes.
-const LONGEST_ID: usize = 128;
-const LONGEST_NAME: usize = 256;
+const MAX_ID_BYTES: usize = 128;
+const MAX_NAME_BYTES: usize = 256;
 /// The maximum length of the path of a Unix socket, in bytes, on the system with the lowest limit.
-const LONGEST_PATH: usize = 103;
+const MAX_PATH_BYTES: usize = 103;
 
 /// A running app, as its manifest describes it.
 #[derive(Clone, Debug)]
@@ -237,7 +237,7 @@ impl Home {
 
 fn read(path: &Path) -> Result<Instance, ManifestRefused> {
     let refused = |reason, file| ManifestRefused { path: path.into(), reason, file };
-    let (file, bytes) = read_file(path, LARGEST).map_err(|reason| refused(reason, None))?;
+    let (file, bytes) = read_file(path, MAX_MANIFEST_BYTES).map_err(|reason| refused(reason, None))?;
     let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     parse(&bytes, id).map_err(|reason| refused(reason, Some(HiddenFile(file))))
 }
@@ -299,17 +299,17 @@ fn parse(bytes: &[u8], id: &str) -> Result<Instance, RefusedFor> {
 
 fn is_id(id: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    !id.is_empty() && id.len() <= LONGEST_ID && !id.starts_with('.') && id.bytes().all(fits)
+    !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.starts_with('.') && id.bytes().all(fits)
 }
 
 /// Returns `true` if a name can be shown to a person unchanged.
 pub(super) fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control)
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control)
 }
 
 /// Returns `true` if a path is valid for a socket and in a manifest.
 pub(super) fn is_socket_path(path: &Path) -> bool {
-    let fits = |text: &str| text.len() <= LONGEST_PATH && !text.chars().any(char::is_control);
+    let fits = |text: &str| text.len() <= MAX_PATH_BYTES && !text.chars().any(char::is_control);
     path.is_absolute() && path.to_str().is_some_and(fits) && !path.components().any(|part| part == Component::ParentDir)
 }
 

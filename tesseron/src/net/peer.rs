@@ -42,7 +42,7 @@ mod linux {
 
     /// The maximum number of bytes that are read of a table: about 220 000 lines of 150 bytes, which takes half a second. If there are more
     /// sockets, the users in later lines stay unknown.
-    const LARGEST: u64 = 32 * 1024 * 1024;
+    const MAX_TABLE_BYTES: u64 = 32 * 1024 * 1024;
 
     /// The maximum number of times that a table is read, until all sockets are found. Reading a table is not atomic: sockets that are
     /// opened and closed meanwhile can hide other ones.
@@ -65,7 +65,7 @@ mod linux {
             for table in [TABLE, TABLE_OF_IPV6] {
                 if let (true, Ok(table)) = (wanted.is_incomplete(), File::open(table)) {
                     // The sockets that were found before an error are used.
-                    let _ = wanted.read(BufReader::new(table.take(LARGEST)));
+                    let _ = wanted.read(BufReader::new(table.take(MAX_TABLE_BYTES)));
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::vec;
 use std::vec::Vec;
 
 /// The maximum length of a URL, in bytes.
-const LONGEST: usize = 1024;
+const MAX_BYTES: usize = 1024;
 
 /// The URL of a WebSocket on this machine: `ws://`, a loopback address or `localhost`, a port, and perhaps a path and a query. `localhost`
 /// is not resolved: it stands for the loopback addresses of both families.
@@ -33,7 +33,7 @@ impl LoopbackUrl {
     /// [`NotLoopback`], also for a URL with more than 1024 bytes, a user name, a fragment, or an invalid character.
     pub fn parse(url: &str) -> Result<Self, NotLoopback> {
         let rest = url.strip_prefix(SCHEME).ok_or(NotLoopback)?;
-        if url.len() > LONGEST || !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+        if url.len() > MAX_BYTES || !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
             return Err(NotLoopback);
         }
         let authority = rest.split(['/', '?']).next().ok_or(NotLoopback)?;
@@ -133,7 +133,7 @@ mod tests {
         ] {
             assert_eq!(LoopbackUrl::parse(url), Err(NotLoopback), "{url}");
         }
-        assert_eq!(LoopbackUrl::parse(&std::format!("ws://127.0.0.1:80/{}", "a".repeat(LONGEST))), Err(NotLoopback));
+        assert_eq!(LoopbackUrl::parse(&std::format!("ws://127.0.0.1:80/{}", "a".repeat(MAX_BYTES))), Err(NotLoopback));
     }
 
     #[cfg(feature = "websocket")]

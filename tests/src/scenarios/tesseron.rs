@@ -538,7 +538,7 @@ async fn a_frame_before_the_bind_is_refused_and_closes_the_socket<A: Adapter>(st
 
 async fn a_wrong_code_closes_its_unix_socket_and_the_right_one_is_accepted<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
-    (policy.first_delay, policy.longest_delay) = (Duration::from_millis(20), Duration::from_millis(320));
+    (policy.first_delay, policy.max_delay) = (Duration::from_millis(20), Duration::from_millis(320));
     let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
     let begin = Instant::now();
     for _ in 0..6 {

@@ -320,9 +320,9 @@ fn while_too_much_output_is_queued_calls_and_notifications_are_refused_but_not_a
 
 #[test]
 fn no_sent_frame_is_longer_than_the_limit() {
-    const MOST: usize = 600;
-    let long = "é\n".repeat(MOST);
-    let narrow = |config| with(config, |config: &mut Config| config.limits.frame_bytes = MOST);
+    const MAX_BYTES: usize = 600;
+    let long = "é\n".repeat(MAX_BYTES);
+    let narrow = |config| with(config, |config: &mut Config| config.limits.frame_bytes = MAX_BYTES);
     let mut server = Scripted::server(narrow(server_config()));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0).with_message(&*long));
@@ -340,7 +340,7 @@ fn no_sent_frame_is_longer_than_the_limit() {
     server.reply(id, Reply::Error(RpcError::new(1, &*long)));
     let sent = server.sent();
     assert_eq!(sent[..2], [progress(1, 1.0), progress(1, 2.0)], "messages and data are omitted, but the updates are sent");
-    assert!(sent.iter().all(|frame| frame.len() <= MOST), "{sent:?}");
+    assert!(sent.iter().all(|frame| frame.len() <= MAX_BYTES), "{sent:?}");
 
     let mut client = Scripted::client(narrow(client_config()));
     let call = client.call();

@@ -13,14 +13,14 @@ pub struct AppId(Text);
 
 impl AppId {
     /// The maximum length of an app id, in bytes. The protocol itself sets no maximum.
-    pub const LONGEST: usize = 128;
+    pub const MAX_BYTES: usize = 128;
 
     /// Parses an id.
     ///
     /// # Errors
     /// [`AppIdError`] if the id is too long, malformed or reserved.
     pub fn parse(text: &str) -> Result<Self, AppIdError> {
-        if text.len() > Self::LONGEST {
+        if text.len() > Self::MAX_BYTES {
             return Err(AppIdError::TooLong);
         }
         let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';

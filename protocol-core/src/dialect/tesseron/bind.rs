@@ -52,8 +52,8 @@ pub enum BindReply {
 /// Returns `true` if a frame may be a bind request. The frame is not parsed: it must be short, and contain the method without escapes.
 #[must_use]
 pub fn may_be_asked(frame: &[u8]) -> bool {
-    const LONGEST: usize = 512;
-    frame.len() <= LONGEST && core::str::from_utf8(frame).is_ok_and(|text| text.contains(METHOD))
+    const MAX_BYTES: usize = 512;
+    frame.len() <= MAX_BYTES && core::str::from_utf8(frame).is_ok_and(|text| text.contains(METHOD))
 }
 
 /// Reads a frame of a gateway, while an app waits for a bind.

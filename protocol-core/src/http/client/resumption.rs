@@ -8,7 +8,7 @@ use crate::json::Text;
 use crate::time::Instant;
 
 /// The shortest wait, even if the server asks for a shorter one. So a deadline is always later than the time at which it is set.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_WAIT: Duration = Duration::from_millis(10);
 
 /// The point that a stream has reached, and the waits of its attempts, over all its exchanges.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Resumption {
         if self.failures >= limits.attempts {
             return None;
         }
-        let first = self.retry.unwrap_or(timeouts.resume_delay).max(SHORTEST);
+        let first = self.retry.unwrap_or(timeouts.resume_delay).max(MIN_WAIT);
         let grown = first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         let wait = grown.min(timeouts.resume_delay_max.max(first)).max(core::mem::take(&mut self.pause));
         self.failures = self.failures.saturating_add(1);

@@ -626,13 +626,14 @@ impl Known {
 
 const APPS: [&str; 2] = ["a", "a__b"];
 const TTL: Duration = Duration::from_secs(100);
-const MOST: usize = 2;
+const MAX_DISCONNECTED: usize = 2;
 
 /// The operations, from `hello` to `wait`, are those of an app, a person or the clock. Each returns `None` if it is not possible now, or
 /// has changed nothing.
 impl World {
     fn new() -> Self {
-        let policy = RegistryPolicy { resume_ttl: TTL, max_disconnected: MOST, max_pending: MOST, max_channels: 4 };
+        let policy =
+            RegistryPolicy { resume_ttl: TTL, max_disconnected: MAX_DISCONNECTED, max_pending: MAX_DISCONNECTED, max_channels: 4 };
         Self { registry: SessionRegistry::new(policy), seed: 0, now: Instant::ZERO, sessions: Vec::new() }
     }
 
@@ -647,7 +648,7 @@ impl World {
 
     fn hello(&mut self, app: usize) -> Option<()> {
         let channel = self.registry.open(Dial::Plain).ok()?;
-        let room = self.sessions.iter().filter(|known| !known.claimed).count() < MOST;
+        let room = self.sessions.iter().filter(|known| !known.claimed).count() < MAX_DISCONNECTED;
         let mut random = self.random();
         let answer = self.registry.hello(channel, APPS[app], 0, &mut random);
         assert_eq!(answer.is_ok(), room);
@@ -752,7 +753,7 @@ impl World {
             (known.channel, known.code) = (None, None);
             self.sessions.push(known);
             let waiting: Vec<_> = (0..self.sessions.len()).filter(|index| self.sessions[*index].channel.is_none()).collect();
-            if waiting.len() > MOST {
+            if waiting.len() > MAX_DISCONNECTED {
                 self.sessions.remove(waiting[0]);
             }
         }

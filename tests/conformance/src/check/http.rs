@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Fault, LONGEST_LINE, MOST_READ};
+use super::{Fault, MAX_LINE_BYTES, MAX_READ_BYTES};
 
 /// The number of messages that are queued for the scenario. If the queue is full, no more is read from the server.
 const WAITING: usize = 64;
@@ -171,8 +171,8 @@ async fn read_response(
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Fault::Died(format!("the response broke off: {error}")))?;
         let Some(data) = frame.data_ref() else { continue };
-        if read.fetch_add(data.len(), Ordering::Relaxed) + data.len() > MOST_READ {
-            return Err(Fault::Flooded(format!("it wrote more than {} MiB", MOST_READ >> 20)));
+        if read.fetch_add(data.len(), Ordering::Relaxed) + data.len() > MAX_READ_BYTES {
+            return Err(Fault::Flooded(format!("it wrote more than {} MiB", MAX_READ_BYTES >> 20)));
         }
         buffer.extend_from_slice(data);
         if is_stream {
@@ -180,8 +180,8 @@ async fn read_response(
                 let _ = sender.send((number, Part::Message(message, id))).await;
             }
         }
-        if buffer.len() + events.data.len() > LONGEST_LINE {
-            return Err(Fault::Flooded(format!("it wrote a message of more than {} MiB", LONGEST_LINE >> 20)));
+        if buffer.len() + events.data.len() > MAX_LINE_BYTES {
+            return Err(Fault::Flooded(format!("it wrote a message of more than {} MiB", MAX_LINE_BYTES >> 20)));
         }
     }
     if !is_stream && !buffer.is_empty() {

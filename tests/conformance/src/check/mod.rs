@@ -23,11 +23,11 @@ pub use scenarios::{Level, Scenario, all};
 use session::Session;
 
 /// The maximum number of bytes that a scenario reads from a server. A server that writes more has the fault [`Fault::Flooded`].
-const MOST_READ: usize = 64 << 20;
+const MAX_READ_BYTES: usize = 64 << 20;
 /// The maximum number of messages that a scenario reads from a server: several times as many as any scenario requests.
-const MOST_MESSAGES: usize = 50_000;
+const MAX_MESSAGES: usize = 50_000;
 /// The maximum length in bytes of one line, or of one message in an HTTP response.
-const LONGEST_LINE: usize = 16 << 20;
+const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// A server under test.
 #[derive(Clone, Debug)]

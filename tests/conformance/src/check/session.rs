@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::http::{self, Part, Server};
 use super::log::{Direction, Log};
 use super::stdio::Process;
-use super::{Call, Fault, MOST_MESSAGES, Plan, Revision, Stop, Target, not_run, wrong};
+use super::{Call, Fault, MAX_MESSAGES, Plan, Revision, Stop, Target, not_run, wrong};
 
 /// The time after which a server that has sent nothing is expected to send nothing more.
 const QUIET: Duration = Duration::from_millis(400);
@@ -450,8 +450,8 @@ impl<'a> Session<'a> {
         };
         self.log.add(Direction::Received, &text);
         let frame = Frame::new(text, exchange, event);
-        if self.seen.len() >= MOST_MESSAGES {
-            return Err(Fault::Flooded(format!("it wrote more than {MOST_MESSAGES} messages")));
+        if self.seen.len() >= MAX_MESSAGES {
+            return Err(Fault::Flooded(format!("it wrote more than {MAX_MESSAGES} messages")));
         }
         match &frame.json {
             Some(batch) if batch.is_array() => {

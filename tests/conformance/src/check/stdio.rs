@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::{Fault, LONGEST_LINE, MOST_READ};
+use super::{Fault, MAX_LINE_BYTES, MAX_READ_BYTES};
 
 /// The time in which a process must exit after its output has ended. Otherwise it counts as having closed only its output.
 const EXIT: Duration = Duration::from_secs(1);
@@ -120,11 +120,11 @@ impl Process {
         let count = stdout.read_buf(&mut self.buffer).await.unwrap_or(0);
         self.read += count;
         let unbroken = self.buffer.len() - self.scanned;
-        if unbroken > LONGEST_LINE && !self.buffer[self.scanned..].contains(&b'\n') {
-            return Err(Fault::Flooded(format!("it wrote a line of more than {} MiB", LONGEST_LINE >> 20)));
+        if unbroken > MAX_LINE_BYTES && !self.buffer[self.scanned..].contains(&b'\n') {
+            return Err(Fault::Flooded(format!("it wrote a line of more than {} MiB", MAX_LINE_BYTES >> 20)));
         }
-        if self.read > MOST_READ {
-            return Err(Fault::Flooded(format!("it wrote more than {} MiB", MOST_READ >> 20)));
+        if self.read > MAX_READ_BYTES {
+            return Err(Fault::Flooded(format!("it wrote more than {} MiB", MAX_READ_BYTES >> 20)));
         }
         Ok(count > 0)
     }
