@@ -245,8 +245,8 @@ pub struct CallTimeouts {
     pub idle: Option<Duration>,
     /// The longest time in all, with or without progress. Default: 600 s.
     pub max_total: Option<Duration>,
-    /// `true` if accepted progress that advances restarts `idle`. If `idle` is set, the request then always asks for progress. Default:
-    /// `true`.
+    /// `true` if accepted progress restarts `idle`, unless only its message or data is new. If `idle` is set, the request then always asks
+    /// for progress. Default: `true`.
     pub reset_on_progress: bool,
 }
 

@@ -153,7 +153,7 @@ pub(super) struct Clocks {
     latest: Option<Instant>,
     /// The time from which the idle clock counts: the clocks were started or resumed then, or progress restarted the idle clock.
     activity: Instant,
-    /// `true` if accepted progress that advances restarts the idle clock.
+    /// `true` if accepted progress restarts the idle clock, unless only its message or data is new.
     reset_on_progress: bool,
 }
 
@@ -434,8 +434,8 @@ impl OutboundCall {
         self.caller_progress.get_or_insert_default()
     }
 
-    /// InFlight -> InFlight: accepts an update of progress or drops it. An accepted update that advances ([`UpdateVerdict::Accepted`])
-    /// restarts the idle clock, if [`CallTimeouts::reset_on_progress`] is set.
+    /// InFlight -> InFlight: accepts an update of progress or drops it. An accepted update that is an activity
+    /// ([`UpdateVerdict::Accepted`]) restarts the idle clock, if [`CallTimeouts::reset_on_progress`] is set.
     pub(super) fn judge(
         &mut self,
         progress: Progress,
@@ -446,10 +446,10 @@ impl OutboundCall {
     ) -> UpdateVerdict {
         let rules = self.rules;
         let verdict = self.caller_progress().watcher.judge(progress, now, rules, accepts_equal, quiet);
-        if let UpdateVerdict::Accepted { advances, .. } = verdict {
+        if let UpdateVerdict::Accepted { is_activity, .. } = verdict {
             self.note_partial(partial);
             if let State::InFlight { clocks, .. } = &mut self.state
-                && advances
+                && is_activity
                 && clocks.reset_on_progress
             {
                 clocks.activity = now;

@@ -274,9 +274,9 @@ fn as_percent(update: Progress) -> Progress {
 /// The verdict on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UpdateVerdict {
-    /// The update becomes an event. `advances` is `true` if the value increases or, on Tesseron, if there is no value; it is `false` if the
-    /// update counts only for its message or data.
-    Accepted { progress: Progress, advances: bool },
+    /// The update becomes an event. `is_activity` is `true` if the value increases or, on Tesseron, if there is no value; it is `false` if
+    /// the update counts only for its message or data.
+    Accepted { progress: Progress, is_activity: bool },
     /// The update is dropped, but breaks no rule: the value is not above one that an earlier exchange of the call has reported.
     Repeated,
     /// The update is dropped, and breaks a rule. `is_reported` is `true` if the violation becomes an event, and `false` if it is only
@@ -359,7 +359,7 @@ impl Watcher {
             }
             return UpdateVerdict::Dropped { is_reported };
         }
-        UpdateVerdict::Accepted { progress, advances: is_above }
+        UpdateVerdict::Accepted { progress, is_activity: is_above }
     }
 }
 
@@ -592,7 +592,7 @@ mod tests {
         let quiet = Duration::from_secs(1);
         let mut see = |value: f64, millis: u64| watcher.judge(of(value, 1.0), Instant::from_millis(millis), MCP, false, quiet);
         for value in [-5.0, -4.0, 0.0, 1e-300, 7.0] {
-            assert_eq!(see(value, 0), UpdateVerdict::Accepted { progress: of(value, 1.0), advances: true });
+            assert_eq!(see(value, 0), UpdateVerdict::Accepted { progress: of(value, 1.0), is_activity: true });
         }
         assert_eq!(see(7.0, 0), UpdateVerdict::Dropped { is_reported: true });
         assert_eq!(see(6.0, 999), UpdateVerdict::Dropped { is_reported: false });
@@ -606,7 +606,7 @@ mod tests {
         see(Progress::value(1.0));
         assert_eq!(
             see(of(1.0, 2.0).with_message("m")),
-            UpdateVerdict::Accepted { progress: Progress::message("m"), advances: false }
+            UpdateVerdict::Accepted { progress: Progress::message("m"), is_activity: false }
         );
         assert_eq!(see(Progress::value(1.0)), UpdateVerdict::Dropped { is_reported: true });
         assert_eq!(see(Progress::value(0.5).with_message("m")), UpdateVerdict::Dropped { is_reported: true });
