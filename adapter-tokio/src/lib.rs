@@ -71,7 +71,7 @@ mod tesseron;
 #[cfg(feature = "tesseron")]
 pub use ::tesseron::TesseronError;
 #[cfg(feature = "tesseron")]
-pub use ::tesseron::net::{Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport};
+pub use ::tesseron::net::{Binding, ClaimCodeSource, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport};
 #[cfg(feature = "http-client")]
 pub use adapter_io::HttpServerAddress;
 pub use adapter_io::{Error, Exit, Halves, Whole};

@@ -14,7 +14,7 @@ use protocol_core::{Json, Level};
 use serde::Serialize;
 use tesseron::bridge::Surface;
 use tesseron::claims::{AppId, RegistryPolicy};
-use tesseron::net::{Binding, ClaimMode, TesseronOptions};
+use tesseron::net::{Binding, ClaimCodeSource, TesseronOptions};
 
 use super::status::{self, complain};
 use crate::adapter::Place;
@@ -430,7 +430,7 @@ impl ToolsLine {
         options.home = self.home.take();
         options.any_user = self.any_user;
         if self.gateway_claims {
-            options.claim = ClaimMode::GatewayMinted;
+            options.claim_code_source = ClaimCodeSource::Gateway;
         }
         Ok(AppWish { id, options })
     }

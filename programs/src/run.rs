@@ -14,7 +14,7 @@ use protocol_core::tesseron::{App, ResumeCredentials};
 use protocol_core::{Close, CloseReason, Config};
 use tesseron::TesseronError;
 use tesseron::claims::Agent;
-use tesseron::net::{ClaimMode, TesseronListener, TesseronTransport};
+use tesseron::net::{ClaimCodeSource, TesseronListener, TesseronTransport};
 
 use super::arguments::{self, StreamServer};
 use super::call::{self, Calling, StartedServer, Wanted};
@@ -136,7 +136,7 @@ async fn serve_gateways<A: Adapter>(
     service: &Arc<Service>,
     ending: &Ending,
 ) -> Result<(), TesseronError> {
-    let comes_back = wish.options.claim == ClaimMode::GatewayMinted;
+    let comes_back = wish.options.claim_code_source == ClaimCodeSource::Gateway;
     let is_for_all = comes_back && wish.options.any_user;
     let listener = Arc::new(adapter.tesseron_listen(wish.options).await?);
     serve::announce(listener.address());

@@ -24,7 +24,7 @@ pub struct TesseronOptions {
     /// The kind of socket that the gateway connects to.
     pub binding: Binding,
     /// The end that makes the claim code.
-    pub claim: ClaimMode,
+    pub claim_code_source: ClaimCodeSource,
     /// The home folder for the manifest and the socket; `None` for that of the user who runs this program.
     pub home: Option<PathBuf>,
     /// `true` if gateways of any user of this machine may connect to a WebSocket. With `false` gateways of other users are refused, if the
@@ -36,7 +36,7 @@ impl TesseronOptions {
     /// Options with a claim code made by the app, in the home folder of this user.
     #[must_use]
     pub fn new(app_name: impl Into<String>, binding: Binding) -> Self {
-        Self { app_name: app_name.into(), binding, claim: ClaimMode::default(), home: None, any_user: false }
+        Self { app_name: app_name.into(), binding, claim_code_source: ClaimCodeSource::default(), home: None, any_user: false }
     }
 }
 
@@ -55,18 +55,18 @@ pub enum Binding {
 /// The end that makes the claim code of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ClaimMode {
+pub enum ClaimCodeSource {
     /// The app: it shows a code before any gateway has connected, and accepts a gateway that sends the code.
-    HostMinted(HostPolicy),
+    App(HostPolicy),
     /// The gateway: it connects as soon as it has read the manifest, and answers the app's hello with a code. The connection needs no code,
     /// so a WebSocket accepts only programs that the system attributes to this user. With [`TesseronOptions::any_user`] any user of this
     /// machine may claim the app.
-    GatewayMinted,
+    Gateway,
 }
 
-impl Default for ClaimMode {
+impl Default for ClaimCodeSource {
     fn default() -> Self {
-        Self::HostMinted(HostPolicy::default())
+        Self::App(HostPolicy::default())
     }
 }
 
@@ -78,7 +78,7 @@ impl Default for ClaimMode {
 /// # Errors
 /// [`TesseronError::AppName`], [`TesseronError::NoHome`], [`TesseronError::Folder`], [`adapter_io::Error::Listen`],
 /// [`adapter_io::Error::PathExists`], [`TesseronError::Manifest`] and [`TesseronError::Random`]; [`TesseronError::AnyUser`] for a WebSocket
-/// in [`ClaimMode::GatewayMinted`] on a system that does not report which user has connected.
+/// with [`ClaimCodeSource::Gateway`] on a system that does not report which user has connected.
 pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<TesseronListener, TesseronError> {
     if !instance::is_name(&options.app_name) {
         return Err(TesseronError::AppName);
@@ -86,9 +86,9 @@ pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<
     let home = options.home.map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
     let (mut random, mut number, added_at) = (Random::of(&sockets), [0; 8], sockets.epoch_ms());
     random.fill(&mut number);
-    let host = match options.claim {
-        ClaimMode::HostMinted(policy) => Host::minting(policy, sockets.now(), added_at, &mut |bytes| random.fill(bytes)),
-        ClaimMode::GatewayMinted => Host::plain(),
+    let host = match options.claim_code_source {
+        ClaimCodeSource::App(policy) => Host::minting(policy, sockets.now(), added_at, &mut |bytes| random.fill(bytes)),
+        ClaimCodeSource::Gateway => Host::plain(),
     };
     random.check()?;
     let host = if options.any_user { host.for_any_user() } else { host };
@@ -138,7 +138,7 @@ fn start<S: Sockets>(
 /// An app that listens for gateways, and has one channel at a time.
 ///
 /// A task accepts connections, answers connections that it refuses, and keeps the manifest up to date. When a channel has ended, since its
-/// peer has closed it or its transport was closed or dropped, the next gateway may connect. In [`ClaimMode::HostMinted`] the next gateway
+/// peer has closed it or its transport was closed or dropped, the next gateway may connect. With [`ClaimCodeSource::App`] the next gateway
 /// needs a new code.
 ///
 /// Dropping the listener stops accepting connections, and removes the manifest and the socket file, unless other files have replaced them.
@@ -162,8 +162,8 @@ impl TesseronListener {
         poll_fn(|cx| self.shared.poll_accept(cx)).await
     }
 
-    /// Waits for the next code to show to a person: first the current code, then each new code. `None` in [`ClaimMode::GatewayMinted`], and
-    /// once no more connections are accepted.
+    /// Waits for the next code to show to a person: first the current code, then each new code. `None` with [`ClaimCodeSource::Gateway`],
+    /// and once no more connections are accepted.
     ///
     /// # Cancel safety
     /// Cancel safe: a code that was not returned is returned by the next call.
@@ -171,13 +171,13 @@ impl TesseronListener {
         poll_fn(|cx| self.shared.poll_code(cx)).await
     }
 
-    /// The current code, which is spent while there is a channel. `None` in [`ClaimMode::GatewayMinted`].
+    /// The current code, which is spent while there is a channel. `None` with [`ClaimCodeSource::Gateway`].
     #[must_use]
     pub fn claim_code(&self) -> Option<ClaimCode> {
         self.shared.claim_code()
     }
 
-    /// Stores the agent of a channel, for the manifest. No effect if the channel has ended, and in [`ClaimMode::GatewayMinted`].
+    /// Stores the agent of a channel, for the manifest. No effect if the channel has ended, and with [`ClaimCodeSource::Gateway`].
     pub fn handle_agent(&self, channel: HostChannel, agent: Agent) {
         self.shared.name_agent(channel, agent);
     }

@@ -45,7 +45,7 @@ pub use error::TesseronError;
 pub use gateway::{Gateway, Scan};
 pub use home::{FolderRefused, Home};
 pub use instance::{Address, Instance, ManifestRefused, RefusedFor};
-pub use listen::{Binding, ClaimMode, TesseronListener, TesseronOptions, listen};
+pub use listen::{Binding, ClaimCodeSource, TesseronListener, TesseronOptions, listen};
 pub use url::{LoopbackUrl, NotLoopback};
 
 /// The maximum time of each of these steps. At the app: looking up the user of a connection, and writing the answer to an upgrade or a

@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use tesseron::TesseronError;
 use tesseron::claims::{Agent, ClaimCode, DialFailed, HostPolicy};
 use tesseron::net::{
-    Address, Binding, ClaimMode, FolderRefused, Home, Instance, LoopbackUrl, TesseronListener, TesseronOptions, TesseronTransport,
+    Address, Binding, ClaimCodeSource, FolderRefused, Home, Instance, LoopbackUrl, TesseronListener, TesseronOptions,
+    TesseronTransport,
 };
 use tungstenite::handshake::derive_accept_key;
 
@@ -121,14 +122,14 @@ impl OwnHome {
 }
 
 impl App {
-    async fn start<A: Adapter>(stage: &Stage<A>, binding: Binding, claim: ClaimMode) -> Self {
-        Self::with(stage, binding, claim, false).await
+    async fn start<A: Adapter>(stage: &Stage<A>, binding: Binding, source: ClaimCodeSource) -> Self {
+        Self::with(stage, binding, source, false).await
     }
 
-    async fn with<A: Adapter>(stage: &Stage<A>, binding: Binding, claim: ClaimMode, any_user: bool) -> Self {
+    async fn with<A: Adapter>(stage: &Stage<A>, binding: Binding, source: ClaimCodeSource, any_user: bool) -> Self {
         let home = OwnHome::new();
         let mut options = TesseronOptions::new("An app", binding);
-        options.claim = claim;
+        options.claim_code_source = source;
         options.any_user = any_user;
         options.home = Some(home.0.clone());
         let listener = stage.adapter.tesseron_listen(options).await.expect("a listener");
@@ -137,7 +138,7 @@ impl App {
 
     /// An app that makes its own claim code.
     async fn minting<A: Adapter>(stage: &Stage<A>, binding: Binding) -> Self {
-        Self::start(stage, binding, ClaimMode::default()).await
+        Self::start(stage, binding, ClaimCodeSource::default()).await
     }
 
     fn address(&self) -> &Address {
@@ -234,8 +235,8 @@ fn mode(path: &Path) -> u32 {
 // ---- An app on a WebSocket ----
 
 async fn a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_an_answer<A: Adapter>(stage: Stage<A>) {
-    for claim in [ClaimMode::default(), ClaimMode::GatewayMinted] {
-        let app = App::start(&stage, Binding::WebSocket, claim).await;
+    for source in [ClaimCodeSource::default(), ClaimCodeSource::Gateway] {
+        let app = App::start(&stage, Binding::WebSocket, source).await;
         for protocols in ["", "chat", "Tesseron-Gateway", "tesseron-bind.ABCD-EF"] {
             assert_eq!(app.status(&stage, protocols).await, None, "{protocols}");
         }
@@ -306,9 +307,9 @@ fn silent(address: &Address) -> Vec<Raw> {
 
 /// The bug: while 64 silent connections had all places, every other connection was refused.
 async fn silent_connections_do_not_keep_others_out<A: Adapter>(stage: Stage<A>) {
-    let patient = ClaimMode::HostMinted(patient());
-    for (claim, any_user) in [(patient, false), (patient, true), (ClaimMode::GatewayMinted, true)] {
-        let app = App::with(&stage, Binding::WebSocket, claim, any_user).await;
+    let patient = ClaimCodeSource::App(patient());
+    for (source, any_user) in [(patient, false), (patient, true), (ClaimCodeSource::Gateway, true)] {
+        let app = App::with(&stage, Binding::WebSocket, source, any_user).await;
         let address = app.address().clone();
         let _silent = stage.block(move || silent(&address)).await;
         let _bound = app.bound(&stage, app.listener.claim_code()).await;
@@ -316,7 +317,7 @@ async fn silent_connections_do_not_keep_others_out<A: Adapter>(stage: Stage<A>) 
 }
 
 async fn a_connection_that_makes_room_is_closed<A: Adapter>(stage: Stage<A>) {
-    let app = App::start(&stage, Binding::WebSocket, ClaimMode::HostMinted(patient())).await;
+    let app = App::start(&stage, Binding::WebSocket, ClaimCodeSource::App(patient())).await;
     let address = app.address().clone();
     let oldest = stage.block(move || {
         // Of the 100 connections, 64 have a place.
@@ -372,28 +373,28 @@ async fn a_taken_or_used_claim_is_answered_with_409_and_the_reason<A: Adapter>(s
     expect_refusal(Some(code.clone()), "the claim is already bound to an agent").await;
     assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
 
-    let plain = App::start(&stage, Binding::WebSocket, ClaimMode::GatewayMinted).await;
+    let plain = App::start(&stage, Binding::WebSocket, ClaimCodeSource::Gateway).await;
     let _first = plain.bound(&stage, None).await;
     let error = failed(stage.adapter.tesseron_dial(&plain.instance(), None).await).to_string();
     assert_eq!(error, format!("{} refuses this gateway: this app has a gateway already (HTTP status 409)", plain.address()));
 }
 
 async fn an_app_for_any_user_accepts_gateways_with_its_code<A: Adapter>(stage: Stage<A>) {
-    let app = App::with(&stage, Binding::WebSocket, ClaimMode::default(), true).await;
+    let app = App::with(&stage, Binding::WebSocket, ClaimCodeSource::default(), true).await;
     assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
     assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
     let _bound = app.bound(&stage, Some(app.code())).await;
 }
 
 async fn an_app_without_a_claim_accepts_one_gateway_at_a_time<A: Adapter>(stage: Stage<A>) {
-    let app = App::start(&stage, Binding::WebSocket, ClaimMode::GatewayMinted).await;
+    let app = App::start(&stage, Binding::WebSocket, ClaimCodeSource::Gateway).await;
     assert!(app.listener.claim_code().is_none() && app.listener.next_code().await.is_none());
     assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
     let first = app.bound(&stage, None).await;
     assert_eq!(app.status(&stage, GATEWAY).await, Some(409));
     drop(first);
     let _second = app.bound(&stage, None).await;
-    let app = App::start(&stage, Binding::Unix, ClaimMode::GatewayMinted).await;
+    let app = App::start(&stage, Binding::Unix, ClaimCodeSource::Gateway).await;
     drop(app.bound(&stage, None).await);
     let (mut gateway, mut host) = app.bound(&stage, None).await;
     send(&mut host, "{}").await;
@@ -403,7 +404,7 @@ async fn an_app_without_a_claim_accepts_one_gateway_at_a_time<A: Adapter>(stage:
 async fn stalled_dials_do_not_affect_others_and_are_dropped_in_time<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     policy.upgrade_wait = Duration::from_secs(5);
-    let app = App::start(&stage, Binding::WebSocket, ClaimMode::HostMinted(policy)).await;
+    let app = App::start(&stage, Binding::WebSocket, ClaimCodeSource::App(policy)).await;
     let begin = Instant::now();
     let mut stalled = Vec::new();
     for count in 0..20 {
@@ -539,7 +540,7 @@ async fn a_frame_before_the_bind_is_refused_and_closes_the_socket<A: Adapter>(st
 async fn a_wrong_code_closes_its_unix_socket_and_the_right_one_is_accepted<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     (policy.first_delay, policy.max_delay) = (Duration::from_millis(20), Duration::from_millis(320));
-    let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
+    let app = App::start(&stage, Binding::Unix, ClaimCodeSource::App(policy)).await;
     let begin = Instant::now();
     for _ in 0..6 {
         let answers = app.answers(&stage, &[bind("b", WRONG), bind("r", app.code().reveal())]).await;
@@ -562,7 +563,7 @@ async fn a_wrong_code_closes_its_unix_socket_and_the_right_one_is_accepted<A: Ad
 
 /// The bug: the socket was closed without an answer, so its gateway could not report the reason.
 async fn regression_a_second_socket_to_an_app_without_a_claim_gets_an_error<A: Adapter>(stage: Stage<A>) {
-    let app = App::start(&stage, Binding::Unix, ClaimMode::GatewayMinted).await;
+    let app = App::start(&stage, Binding::Unix, ClaimCodeSource::Gateway).await;
     let first = app.bound(&stage, None).await;
     let other = json!({"jsonrpc": "2.0", "id": 3, "method": "x"});
     let answers = app.answers(&stage, &[bind("1", WRONG), bind("2", WRONG), other, json!({})]).await;
@@ -602,7 +603,7 @@ async fn a_second_bind_is_refused_and_the_socket_stays_open<A: Adapter>(stage: S
 async fn a_socket_that_is_never_bound_is_closed_in_time<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     policy.bind_wait = Duration::from_millis(300);
-    let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
+    let app = App::start(&stage, Binding::Unix, ClaimCodeSource::App(policy)).await;
     let begin = Instant::now();
     let mut silent = app.wire();
     let silent = aside(&stage, move || silent.rest());
@@ -639,8 +640,8 @@ const BOTH: [Binding; 2] = [Binding::WebSocket, Binding::Unix];
 
 async fn calls_pass_in_both_directions_over_either_binding<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
-        for claim in [ClaimMode::default(), ClaimMode::GatewayMinted] {
-            let app = App::start(&stage, binding, claim).await;
+        for source in [ClaimCodeSource::default(), ClaimCodeSource::Gateway] {
+            let app = App::start(&stage, binding, source).await;
             let (gateway, host) = app.bound(&stage, app.listener.claim_code()).await;
             let book = Book::default();
             let serving = stage.adapter.serve(Arc::new(tools::service(&book)), Box::new(host));
@@ -721,8 +722,8 @@ async fn a_transport_that_is_dropped_or_closed_frees_the_place<A: Adapter>(stage
 
 async fn the_manifest_has_every_member_and_is_removed_with_its_listener<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
-        for claim in [ClaimMode::default(), ClaimMode::GatewayMinted] {
-            let app = App::start(&stage, binding, claim).await;
+        for source in [ClaimCodeSource::default(), ClaimCodeSource::Gateway] {
+            let app = App::start(&stage, binding, source).await;
             let path = app.listener.manifest_path().to_owned();
             assert_eq!((mode(&path), mode(path.parent().expect("a folder"))), (0o600, 0o700));
             let manifest = app.manifest();
@@ -769,7 +770,7 @@ async fn refreshed_after<A: Adapter>(stage: &Stage<A>, app: &App, millis: u64) {
 async fn the_manifest_is_refreshed_only_while_the_app_is_not_bound<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     policy.refresh = Duration::from_millis(20);
-    let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
+    let app = App::start(&stage, Binding::Unix, ClaimCodeSource::App(policy)).await;
     let first = app.instance().claim.expect("a claim");
     refreshed_after(&stage, &app, 50).await;
     let refreshed = app.instance().claim.expect("a claim");
@@ -777,7 +778,7 @@ async fn the_manifest_is_refreshed_only_while_the_app_is_not_bound<A: Adapter>(s
     let _bound = app.bound(&stage, Some(first.code)).await;
     let bound = fs::metadata(app.listener.manifest_path()).expect("a manifest").ino();
     // The manifest of an unbound app is written several times in this time.
-    let free = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
+    let free = App::start(&stage, Binding::Unix, ClaimCodeSource::App(policy)).await;
     refreshed_after(&stage, &free, 100).await;
     assert_eq!(
         fs::metadata(app.listener.manifest_path()).expect("a manifest").ino(),
@@ -824,7 +825,7 @@ fn is_listened_at(address: &Address) -> bool {
 
 async fn dropping_a_listener_refuses_new_connections_and_keeps_its_channel<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
-        let app = App::start(&stage, binding, ClaimMode::GatewayMinted).await;
+        let app = App::start(&stage, binding, ClaimCodeSource::Gateway).await;
         let (mut gateway, mut host) = app.bound(&stage, None).await;
         let (instance, path) = (app.instance(), app.listener.manifest_path().to_owned());
         drop(app.listener);
@@ -872,7 +873,7 @@ async fn an_app_name_that_a_manifest_cannot_have_is_refused<A: Adapter>(stage: S
 
 /// The manifest of a running app, with another address.
 async fn elsewhere<A: Adapter>(stage: &Stage<A>, address: Address) -> Instance {
-    let app = App::start(stage, Binding::Unix, ClaimMode::GatewayMinted).await;
+    let app = App::start(stage, Binding::Unix, ClaimCodeSource::Gateway).await;
     let mut instance = app.instance();
     instance.address = address;
     instance
@@ -917,8 +918,8 @@ fn taken(request: &str) -> String {
 
 /// A web page may ask for any subprotocol. The browser adds the header `Origin`, which a gateway does not send.
 async fn a_dial_from_a_page_in_a_browser_is_refused<A: Adapter>(stage: Stage<A>) {
-    for claim in [ClaimMode::GatewayMinted, ClaimMode::default()] {
-        let app = App::start(&stage, Binding::WebSocket, claim).await;
+    for source in [ClaimCodeSource::Gateway, ClaimCodeSource::default()] {
+        let app = App::start(&stage, Binding::WebSocket, source).await;
         let address = app.address().clone();
         let answer = stage.block(move || {
             let mut raw = Raw::connect(&address);

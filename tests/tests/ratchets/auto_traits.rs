@@ -141,7 +141,7 @@ mod tesseron {
             claims::Place, claims::Resolved<'static>, claims::ResumeRefused, claims::ResumeToken,
             claims::ResumeTokenError, claims::Routed, claims::SessionId, claims::SessionIdError, claims::UnixChannel,
             claims::UpgradeGate, claims::UpgradeStep, legs::BridgeLeg, legs::SharedBridge, net::Address, net::Binding,
-            net::ClaimMode, net::FolderRefused, net::Gateway<S>, net::Home, net::Instance, net::LoopbackUrl,
+            net::ClaimCodeSource, net::FolderRefused, net::Gateway<S>, net::Home, net::Instance, net::LoopbackUrl,
             net::ManifestRefused, net::NotLoopback, net::RefusedFor, net::Scan, net::TesseronListener,
             net::TesseronOptions
         ]
