@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn host() -> Host {
-        Host::minting(HostPolicy::default(), at(0), 0, &mut sequence(20))
+        Host::with_claims(HostPolicy::default(), at(0), 0, &mut sequence(20))
     }
 
     fn gate(host: &mut Host) -> HostGate {
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn a_second_socket_of_an_app_without_a_claim_is_refused_as_occupied() {
-        let mut host = Host::plain();
+        let mut host = Host::without_claims();
         let place = host.accept(Peer::ThisUser).unwrap().place;
         let UnixChannel::Open(first) = host.accept_unix(place, at(0)) else { panic!("it is free") };
         let mut second = gate(&mut host);

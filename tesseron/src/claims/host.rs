@@ -25,9 +25,9 @@
 //! gateway has disconnected, any gateway is admitted. Here a claim is valid for one channel, and a host with claims never admits a gateway
 //! without a code.
 //!
-//! A plain host has no claim: while it is Free, it admits a gateway without a code; while it is Held, it answers `Occupied`. It answers a
-//! code with `Mismatch`, since the code must be that of another app. But on a Unix socket, while the host is Free, a connection is admitted
-//! before it has sent anything, and while the host is Held, every bind is answered with `Occupied`.
+//! A host without claims admits a gateway without a code while it is Free; while it is Held, it answers `Occupied`. It answers a code with
+//! `Mismatch`, since the code must be that of another app. But on a Unix socket, while the host is Free, a connection is admitted before it
+//! has sent anything, and while the host is Held, every bind is answered with `Occupied`.
 //!
 //! Unless the host is for any user, a connection from another user is refused at once, and so is a connection from an unknown user if no
 //! code protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is
@@ -171,7 +171,7 @@ pub enum UnixChannel {
 #[derive(Clone, Debug)]
 pub struct Host {
     policy: HostPolicy,
-    /// `None` for a plain host.
+    /// `None` for a host without claims.
     claim: Option<Claim>,
     state: State,
     /// `true` if connections of any user of this machine are accepted.
@@ -195,15 +195,15 @@ enum State {
 impl Host {
     /// Creates a host that makes its own claims, the first one at once.
     #[must_use]
-    pub fn minting(policy: HostPolicy, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) -> Self {
-        let mut host = Self { policy, ..Self::plain() };
+    pub fn with_claims(policy: HostPolicy, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) -> Self {
+        let mut host = Self { policy, ..Self::without_claims() };
         host.mint(now, epoch_ms, random);
         host
     }
 
     /// Creates a host without claims, which admits any gateway without a code while it is free.
     #[must_use]
-    pub fn plain() -> Self {
+    pub fn without_claims() -> Self {
         Self {
             policy: HostPolicy::default(),
             claim: None,
@@ -222,7 +222,7 @@ impl Host {
         Self { any_user: true, ..self }
     }
 
-    /// The current claim, spent or not. `None` for a plain host.
+    /// The current claim, spent or not. `None` for a host without claims.
     #[must_use]
     pub fn claim(&self) -> Option<&Claim> {
         self.claim.as_ref()
@@ -293,7 +293,7 @@ impl Host {
         }
         match (offer.bind(), &self.claim) {
             (OfferedBind::Malformed, _) => Err(BindRefused::Malformed),
-            (OfferedBind::None, None) => self.admit_plain(place),
+            (OfferedBind::None, None) => self.admit_without_code(place),
             (OfferedBind::None, Some(_)) => Err(BindRefused::Unbound),
             (OfferedBind::Code(code), _) => {
                 self.check_code(place, code, now)?;
@@ -325,7 +325,7 @@ impl Host {
     }
 
     /// Stores the agent that the gateway has named, in its welcome or by `tesseron/claimed`. No effect if `channel` is not the admitted
-    /// channel, or if the host is plain.
+    /// channel, or if the host has no claims.
     pub fn handle_agent(&mut self, channel: HostChannel, agent: Agent) {
         if let (State::Held { channel: held, agent_known }, Some(claim)) = (&mut self.state, &mut self.claim)
             && *held == channel
@@ -336,8 +336,8 @@ impl Host {
         }
     }
 
-    /// Frees the host after its channel has ended. Makes a new claim, unless the host is plain. No effect if `channel` is not the admitted
-    /// channel.
+    /// Frees the host after its channel has ended. Makes a new claim, unless the host has no claims. No effect if `channel` is not the
+    /// admitted channel.
     pub fn handle_closed(&mut self, channel: HostChannel, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) {
         if self.channel() != Some(channel) {
             return;
@@ -411,7 +411,7 @@ impl Host {
         self.admit(place)
     }
 
-    fn admit_plain(&mut self, place: Place) -> Result<HostChannel, BindRefused> {
+    fn admit_without_code(&mut self, place: Place) -> Result<HostChannel, BindRefused> {
         self.check_unspent()?;
         Ok(self.admit(place))
     }
@@ -445,8 +445,8 @@ mod tests {
         Instant::from_millis(seconds * 1000)
     }
 
-    fn minting() -> Host {
-        Host::minting(HostPolicy::default(), at(0), EPOCH, &mut sequence(7))
+    fn host_with_claims() -> Host {
+        Host::with_claims(HostPolicy::default(), at(0), EPOCH, &mut sequence(7))
     }
 
     fn code(host: &Host) -> String {
@@ -492,7 +492,7 @@ mod tests {
             (refused, refused.http_status())
         };
 
-        let mut host = minting();
+        let mut host = host_with_claims();
         let right = code(&host);
         let bound = alloc::format!("tesseron-gateway,tesseron-bind.{right}");
         assert_eq!(refused(&mut host, &alloc::format!("tesseron-bind.{right}")), (BindRefused::NoGateway, None));
@@ -517,14 +517,14 @@ mod tests {
             "wrong codes do not change the answer to the right one"
         );
 
-        let mut plain = Host::plain();
-        assert!(upgrade(&mut plain, &offer("tesseron-gateway"), at(0)).is_ok());
-        assert_eq!(refused(&mut plain, "tesseron-gateway"), (BindRefused::Occupied, Some(409)));
+        let mut host = Host::without_claims();
+        assert!(upgrade(&mut host, &offer("tesseron-gateway"), at(0)).is_ok());
+        assert_eq!(refused(&mut host, "tesseron-gateway"), (BindRefused::Occupied, Some(409)));
     }
 
     #[test]
     fn item_113_any_number_of_wrong_codes_does_not_lock_a_peer_out() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         for _ in 0..1000 {
             assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));
         }
@@ -534,7 +534,7 @@ mod tests {
 
     #[test]
     fn only_a_wrong_code_delays_the_next_one() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         for _ in 0..20 {
             assert_eq!(dial(&mut host, None, at(0)), Err(BindRefused::Unbound));
             let malformed = Offer::parse(["tesseron-gateway,tesseron-bind.!"]);
@@ -548,7 +548,7 @@ mod tests {
 
     #[test]
     fn item_114_bug_9_after_the_bound_gateway_has_disconnected_one_without_a_code_is_refused() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         let mut random = sequence(9);
         for _ in 0..3 {
             let right = code(&host);
@@ -566,7 +566,7 @@ mod tests {
 
     #[test]
     fn bug_10_a_spent_claim_is_never_advertised() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         let first = host.poll_claim().unwrap().clone();
         assert!(first.is_claimable(EPOCH));
         assert!(host.poll_claim().is_none(), "once for each change");
@@ -591,7 +591,7 @@ mod tests {
 
     #[test]
     fn a_claim_is_refreshed_every_300_s_until_it_is_bound() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         let first = host.poll_claim().unwrap().clone();
         assert_eq!((first.minted_at, first.expires_at), (EPOCH, EPOCH + 600_000));
         assert_eq!(host.poll_timeout(), Some(at(300)));
@@ -615,7 +615,7 @@ mod tests {
     #[test]
     fn a_host_with_a_refresh_of_zero_has_no_deadline() {
         let policy = HostPolicy { refresh: Duration::ZERO, ..HostPolicy::default() };
-        let mut host = Host::minting(policy, at(0), EPOCH, &mut sequence(12));
+        let mut host = Host::with_claims(policy, at(0), EPOCH, &mut sequence(12));
         assert_eq!(host.poll_timeout(), None);
         let _ = host.poll_claim();
         host.handle_timeout(at(1_000_000), EPOCH);
@@ -624,14 +624,14 @@ mod tests {
 
     #[test]
     fn a_claim_that_was_not_refreshed_is_not_claimable() {
-        let claim = minting().claim().unwrap().clone();
+        let claim = host_with_claims().claim().unwrap().clone();
         assert!(claim.is_claimable(EPOCH + 600_000));
         assert!(!claim.is_claimable(EPOCH + 600_001));
     }
 
     #[test]
     fn the_end_of_an_earlier_channel_does_not_free_the_host() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         let mut random = sequence(13);
         let right = code(&host);
         let first = dial(&mut host, Some(&right), at(0)).unwrap();
@@ -646,8 +646,8 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_host_has_one_channel_at_a_time_and_no_claim() {
-        let mut host = Host::plain();
+    fn a_host_without_claims_has_one_channel_at_a_time_and_no_claim() {
+        let mut host = Host::without_claims();
         let mut random = sequence(14);
         assert!(host.claim().is_none() && host.poll_claim().is_none() && host.poll_timeout().is_none());
         for _ in 0..10 {
@@ -723,6 +723,6 @@ mod tests {
                 explore(&host, &seen, left - 1);
             }
         }
-        explore(&minting(), &Seen { now: at(0), codes: alloc::vec::Vec::new() }, 5);
+        explore(&host_with_claims(), &Seen { now: at(0), codes: alloc::vec::Vec::new() }, 5);
     }
 }

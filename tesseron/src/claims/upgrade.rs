@@ -104,8 +104,8 @@ mod tests {
         Instant::from_millis(millis)
     }
 
-    fn minting() -> Host {
-        Host::minting(HostPolicy::default(), at(0), 0, &mut sequence(30))
+    fn host_with_claims() -> Host {
+        Host::with_claims(HostPolicy::default(), at(0), 0, &mut sequence(30))
     }
 
     fn gate(host: &mut Host, peer: Peer, millis: u64) -> UpgradeGate {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_connection_without_an_upgrade_request_is_closed_after_two_seconds() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         let mut gate = gate(&mut host, Peer::Unknown, 1000);
         assert_eq!(gate.poll_timeout(), Some(at(3000)));
         assert_eq!(gate.handle_timeout(&mut host, at(2999)), UpgradeStep::Wait);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn after_seven_wrong_codes_the_right_one_is_accepted_after_two_seconds() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         let mut now = 0;
         for expected in [0, 125, 250, 500, 1000, 2000, 2000] {
             let (took, step) = dial(&mut host, Peer::Unknown, wrong(), now);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn wrong_codes_of_others_do_not_delay_this_user() {
-        let mut host = minting().for_any_user();
+        let mut host = host_with_claims().for_any_user();
         for millis in 0..20 {
             dial(&mut host, Peer::OtherUser(1), wrong(), millis);
             dial(&mut host, Peer::Unknown, wrong(), millis);
@@ -182,7 +182,7 @@ mod tests {
     /// delay.
     #[test]
     fn the_right_code_takes_as_long_as_a_wrong_one() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         dial(&mut host, Peer::Unknown, wrong(), 0);
         let (mut one, mut other) = (gate(&mut host, Peer::Unknown, 0), gate(&mut host, Peer::Unknown, 0));
         let right = right(&host);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_request_without_a_code_is_answered_at_once() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         for _ in 0..10 {
             dial(&mut host, Peer::Unknown, wrong(), 0);
         }
@@ -204,20 +204,20 @@ mod tests {
         ] {
             assert_eq!(dial(&mut host, Peer::Unknown, Offer::parse([header]), 0), (0, UpgradeStep::Refuse(refused)), "{header}");
         }
-        let mut plain = Host::plain();
+        let mut host = Host::without_claims();
         for _ in 0..10 {
-            let refused = dial(&mut plain, Peer::ThisUser, wrong(), 0);
+            let refused = dial(&mut host, Peer::ThisUser, wrong(), 0);
             assert_eq!(
                 refused,
                 (0, UpgradeStep::Refuse(BindRefused::Mismatch)),
-                "a plain host has no code to guess, so it does not delay"
+                "a host without claims has no code to guess, so it does not delay"
             );
         }
     }
 
     #[test]
     fn sixty_four_silent_connections_keep_no_other_connection_out() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         let silent: Vec<_> = (0..64).map(|_| gate(&mut host, Peer::Unknown, 0)).collect();
         let arrival = host.accept(Peer::Unknown).unwrap();
         assert_eq!(arrival.evicted, Some(silent[0].place));
@@ -229,23 +229,23 @@ mod tests {
 
     #[test]
     fn connections_of_another_user_are_refused_and_take_no_place() {
-        let mut host = minting();
+        let mut host = host_with_claims();
         for _ in 0..1000 {
             assert_eq!(host.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));
         }
         for _ in 0..64 {
             assert_eq!(host.accept(Peer::ThisUser).unwrap().evicted, None);
         }
-        assert!(minting().for_any_user().accept(Peer::OtherUser(7)).is_ok());
+        assert!(host_with_claims().for_any_user().accept(Peer::OtherUser(7)).is_ok());
     }
 
     #[test]
     fn an_app_without_a_code_refuses_a_peer_of_an_unknown_user() {
-        let mut plain = Host::plain();
-        assert_eq!(plain.accept(Peer::Unknown), Err(BindRefused::Foreign));
-        assert_eq!(plain.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));
-        assert!(plain.accept(Peer::ThisUser).is_ok());
-        let mut plain = Host::plain().for_any_user();
-        assert!(plain.accept(Peer::Unknown).is_ok() && plain.accept(Peer::OtherUser(7)).is_ok());
+        let mut host = Host::without_claims();
+        assert_eq!(host.accept(Peer::Unknown), Err(BindRefused::Foreign));
+        assert_eq!(host.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));
+        assert!(host.accept(Peer::ThisUser).is_ok());
+        let mut host = Host::without_claims().for_any_user();
+        assert!(host.accept(Peer::Unknown).is_ok() && host.accept(Peer::OtherUser(7)).is_ok());
     }
 }

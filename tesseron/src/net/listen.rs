@@ -87,8 +87,8 @@ pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<
     let (mut random, mut number, added_at) = (Random::of(&sockets), [0; 8], sockets.epoch_ms());
     random.fill(&mut number);
     let host = match options.claim_code_source {
-        ClaimCodeSource::App(policy) => Host::minting(policy, sockets.now(), added_at, &mut |bytes| random.fill(bytes)),
-        ClaimCodeSource::Gateway => Host::plain(),
+        ClaimCodeSource::App(policy) => Host::with_claims(policy, sockets.now(), added_at, &mut |bytes| random.fill(bytes)),
+        ClaimCodeSource::Gateway => Host::without_claims(),
     };
     random.check()?;
     let host = if options.any_user { host.for_any_user() } else { host };
