@@ -265,7 +265,7 @@ impl Bridge {
     /// # Errors
     /// [`OpenRefused`]; close the connection.
     pub fn open(&mut self, now: Instant) -> Result<ChannelId, OpenRefused> {
-        self.open_as(Dial::Plain, now)
+        self.open_as(Dial::Unbound, now)
     }
 
     /// Adds the channel of the app that [`BridgeEvent::ClaimWanted`] asked for. The owner has connected to the app, and the app has

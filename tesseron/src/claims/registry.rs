@@ -92,7 +92,7 @@ impl fmt::Display for ChannelId {
 #[derive(Clone, Debug)]
 pub enum Dial {
     /// Without a code: the session of the app waits to be claimed.
-    Plain,
+    Unbound,
     /// With the claim code of the app, which the agent has sent: the session of the app is claimed from the beginning.
     Bound(BoundDial),
 }
@@ -304,9 +304,9 @@ impl SessionRegistry {
         Ok(channel)
     }
 
-    /// Handles a hello, which begins a session. On a [`Dial::Plain`] channel the session waits to be claimed. On a [`Dial::Bound`] channel
-    /// it has the id and the token of the manifest, and is claimed; if there is a session with this id and token already, that session is
-    /// claimed anew.
+    /// Handles a hello, which begins a session. On a [`Dial::Unbound`] channel the session waits to be claimed. On a [`Dial::Bound`]
+    /// channel it has the id and the token of the manifest, and is claimed; if there is a session with this id and token already, that
+    /// session is claimed anew.
     ///
     /// # Errors
     /// [`HelloRefused`]; nothing has changed.
@@ -324,7 +324,7 @@ impl SessionRegistry {
         };
         let app = AppId::parse(app)?;
         match dial {
-            Dial::Plain => self.begin_pending(channel, app, epoch_ms, random),
+            Dial::Unbound => self.begin_pending(channel, app, epoch_ms, random),
             Dial::Bound(bound) => self.begin_bound(channel, app, bound, epoch_ms),
         }
     }

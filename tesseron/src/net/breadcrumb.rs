@@ -221,7 +221,7 @@ mod tests {
     /// A session that waits to be claimed.
     fn pending() -> Pending {
         let mut registry = SessionRegistry::new(RegistryPolicy::default());
-        let channel = registry.open(crate::claims::Dial::Plain).unwrap();
+        let channel = registry.open(crate::claims::Dial::Unbound).unwrap();
         registry.hello(channel, "ledger", NOW, &mut |bytes| bytes.fill(7)).unwrap();
         registry.pending().remove(0)
     }

@@ -31,7 +31,7 @@ impl Gateway {
     }
 
     fn dial(&mut self) -> ChannelId {
-        self.registry.open(Dial::Plain).unwrap()
+        self.registry.open(Dial::Unbound).unwrap()
     }
 
     fn hello(&mut self, app: &str) -> (ChannelId, Admission) {
@@ -158,16 +158,16 @@ fn channels_and_waiting_sessions_are_bounded() {
     gateway.registry.claim(code(&second), 0).unwrap();
     assert!(gateway.registry.hello(third, "a", 0, &mut gateway.random).is_ok(), "a claimed session does not count as waiting");
     gateway.dial();
-    assert_eq!(gateway.registry.open(Dial::Plain), Err(OpenRefused::Full));
+    assert_eq!(gateway.registry.open(Dial::Unbound), Err(OpenRefused::Full));
     gateway.registry.handle_closed(first, at(0));
-    assert!(gateway.registry.open(Dial::Plain).is_ok());
+    assert!(gateway.registry.open(Dial::Unbound).is_ok());
 }
 
 #[test]
 fn a_random_source_that_repeats_itself_makes_no_second_session() {
     let mut registry = SessionRegistry::new(RegistryPolicy::default());
     let hello = |registry: &mut SessionRegistry| {
-        let channel = registry.open(Dial::Plain).unwrap();
+        let channel = registry.open(Dial::Unbound).unwrap();
         registry.hello(channel, "a", 0, &mut |out: &mut [u8]| out.fill(1))
     };
     assert!(hello(&mut registry).is_ok());
@@ -647,7 +647,7 @@ impl World {
     }
 
     fn hello(&mut self, app: usize) -> Option<()> {
-        let channel = self.registry.open(Dial::Plain).ok()?;
+        let channel = self.registry.open(Dial::Unbound).ok()?;
         let room = self.sessions.iter().filter(|known| !known.claimed).count() < MAX_DISCONNECTED;
         let mut random = self.random();
         let answer = self.registry.hello(channel, APPS[app], 0, &mut random);
@@ -695,7 +695,7 @@ impl World {
     fn resume(&mut self, app: usize, which: fn(&Known) -> Option<&String>) -> Option<()> {
         let index = self.find(app, |_| true)?;
         let used = which(&self.sessions[index])?.clone();
-        let channel = self.registry.open(Dial::Plain).ok()?;
+        let channel = self.registry.open(Dial::Unbound).ok()?;
         let mut random = self.random();
         let known = &self.sessions[index];
         let answer = self.registry.resume(channel, &with(known.id.as_str(), &used), APPS[app], &mut random);
