@@ -27,11 +27,11 @@ pub enum Fault {
     /// A progress update is sent twice.
     RepeatsProgress,
     /// One more event is returned after `Closed`.
-    SpeaksAfterTheEnd,
+    EventAfterClosed,
     /// There is still a deadline after `Closed`.
-    WaitsAfterTheEnd,
+    DeadlineAfterClosed,
     /// The counter of queued bytes exceeds its limit while a frame is queued.
-    Hoards,
+    ExceedsOutputLimit,
     /// A cancel of the peer causes a panic.
     Panics,
     /// `poll_timeout` returns a time that has passed.
@@ -39,17 +39,17 @@ pub enum Fault {
     /// A deadline passes and nothing happens.
     MissesDeadlines,
     /// Frames that a method of the owner has queued can be polled only after `handle_timeout`.
-    HoldsOutput,
+    DelaysOutput,
     /// A frame that comes after the deadline of a call ends the call, without `handle_timeout`.
     ExpiresOnFrames,
     /// The frames depend on the number of sessions that the process has made.
-    Flickers,
+    Nondeterministic,
     /// A response is taken for the response to another call.
     MixesIds,
     /// An id that is a string is read as the number in it.
-    ForgetsTypes,
+    IgnoresIdTypes,
     /// The event of an input request of the peer has a depth above the maximum.
-    NestsDeeper,
+    ExceedsDepth,
     /// Results are parsed and serialized again.
     RewritesResults,
     /// The end of the transport is taken for its failure.
@@ -57,7 +57,7 @@ pub enum Fault {
     /// A cancel of the peer is dropped.
     IgnoresCancels,
     /// Each frame is answered with a notification, without end.
-    Chatters,
+    NotifiesOnEachFrame,
     /// A frame is sent on the wrong lane.
     MixesLanes,
     /// Frames are sent on a stopped lane.
@@ -65,23 +65,23 @@ pub enum Fault {
     /// Frames are sent on a lost lane.
     IgnoresLosses,
     /// The route of an error reply has the kind of a refusal.
-    MixesParts,
+    MixesReplyKinds,
     /// `handle_frame` returns a greater number of replies than will be sent.
-    Miscounts,
+    MiscountsReplies,
     /// A server without a handshake sends a request.
     AsksWithoutHandshake,
     /// A client without a handshake answers a request.
     AnswersWithoutHandshake,
     /// A notice of a subscription is sent after the result that ends the subscription.
-    SpeaksAfterTheResult,
+    NoticeAfterResult,
     /// The event of a stateless request names the caller of the request before it.
     MixesCallers,
     /// A subscription gets a notice of a resource that it did not ask for.
     MixesSubscriptions,
     /// A retry has the state of an earlier round.
-    KeepsStates,
+    RepeatsStates,
     /// A retry has an answer that its round did not ask for.
-    KeepsAnswers,
+    RepeatsAnswers,
 }
 
 impl Fault {
@@ -91,61 +91,61 @@ impl Fault {
         Self::RepeatsDone,
         Self::RepeatsFrames,
         Self::RepeatsProgress,
-        Self::SpeaksAfterTheEnd,
-        Self::WaitsAfterTheEnd,
-        Self::Hoards,
+        Self::EventAfterClosed,
+        Self::DeadlineAfterClosed,
+        Self::ExceedsOutputLimit,
         Self::Panics,
         Self::HotLoop,
         Self::MissesDeadlines,
-        Self::HoldsOutput,
+        Self::DelaysOutput,
         Self::ExpiresOnFrames,
-        Self::Flickers,
+        Self::Nondeterministic,
         Self::MixesIds,
-        Self::ForgetsTypes,
-        Self::NestsDeeper,
+        Self::IgnoresIdTypes,
+        Self::ExceedsDepth,
         Self::RewritesResults,
         Self::FailsOnEof,
         Self::IgnoresCancels,
-        Self::Chatters,
+        Self::NotifiesOnEachFrame,
         Self::MixesLanes,
         Self::IgnoresStops,
         Self::IgnoresLosses,
-        Self::MixesParts,
-        Self::Miscounts,
+        Self::MixesReplyKinds,
+        Self::MiscountsReplies,
         Self::AsksWithoutHandshake,
         Self::AnswersWithoutHandshake,
-        Self::SpeaksAfterTheResult,
+        Self::NoticeAfterResult,
         Self::MixesCallers,
         Self::MixesSubscriptions,
-        Self::KeepsStates,
-        Self::KeepsAnswers,
+        Self::RepeatsStates,
+        Self::RepeatsAnswers,
     ];
 
     /// The guarantee that this fault breaks. `None` for a fault that only the model of a [`World`](crate::World) detects, and for
-    /// [`Self::Chatters`], with which a world never comes to rest.
+    /// [`Self::NotifiesOnEachFrame`], with which a world never comes to rest.
     #[must_use]
     pub const fn breaks(self) -> Option<Guarantee> {
         Some(match self {
             Self::LosesDone | Self::RepeatsDone => Guarantee::DoneOnce,
             Self::RepeatsFrames => Guarantee::OneResponse,
             Self::RepeatsProgress => Guarantee::ProgressRises,
-            Self::SpeaksAfterTheEnd | Self::WaitsAfterTheEnd => Guarantee::SilentAfterClosed,
-            Self::Hoards => Guarantee::Bounded,
+            Self::EventAfterClosed | Self::DeadlineAfterClosed => Guarantee::SilentAfterClosed,
+            Self::ExceedsOutputLimit => Guarantee::Bounded,
             Self::Panics => Guarantee::NeverPanics,
             Self::HotLoop | Self::MissesDeadlines => Guarantee::NoHotLoop,
-            Self::HoldsOutput => Guarantee::OutputReady,
+            Self::DelaysOutput => Guarantee::OutputReady,
             Self::ExpiresOnFrames => Guarantee::OnlyTimeoutExpires,
-            Self::Flickers => Guarantee::Deterministic,
-            Self::MixesIds | Self::ForgetsTypes => Guarantee::TypedIds,
-            Self::NestsDeeper => Guarantee::DepthBounded,
+            Self::Nondeterministic => Guarantee::Deterministic,
+            Self::MixesIds | Self::IgnoresIdTypes => Guarantee::TypedIds,
+            Self::ExceedsDepth => Guarantee::DepthBounded,
             Self::RewritesResults => Guarantee::PayloadUnchanged,
-            Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses | Self::MixesParts | Self::Miscounts => {
+            Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses | Self::MixesReplyKinds | Self::MiscountsReplies => {
                 Guarantee::RightLane
             }
-            Self::AsksWithoutHandshake | Self::AnswersWithoutHandshake | Self::SpeaksAfterTheResult => Guarantee::OneDirection,
-            Self::KeepsStates | Self::KeepsAnswers => Guarantee::RoundsApart,
+            Self::AsksWithoutHandshake | Self::AnswersWithoutHandshake | Self::NoticeAfterResult => Guarantee::OneDirection,
+            Self::RepeatsStates | Self::RepeatsAnswers => Guarantee::RoundsApart,
             Self::MixesCallers | Self::MixesSubscriptions => Guarantee::CallersApart,
-            Self::FailsOnEof | Self::IgnoresCancels | Self::Chatters => return None,
+            Self::FailsOnEof | Self::IgnoresCancels | Self::NotifiesOnEachFrame => return None,
         })
     }
 
@@ -160,7 +160,7 @@ impl Fault {
     /// Returns `true` if the fault has an effect only at a server with stateless requests.
     #[must_use]
     pub const fn is_of_callers(self) -> bool {
-        matches!(self, Self::AsksWithoutHandshake | Self::SpeaksAfterTheResult | Self::MixesCallers | Self::MixesSubscriptions)
+        matches!(self, Self::AsksWithoutHandshake | Self::NoticeAfterResult | Self::MixesCallers | Self::MixesSubscriptions)
     }
 
     /// Returns `true` if the fault has an effect only where requests are stateless, at either end.
@@ -172,7 +172,7 @@ impl Fault {
     /// Returns `true` if the fault has an effect only at a client that is asked for input in rounds.
     #[must_use]
     pub const fn is_of_rounds(self) -> bool {
-        matches!(self, Self::KeepsStates | Self::KeepsAnswers)
+        matches!(self, Self::RepeatsStates | Self::RepeatsAnswers)
     }
 }
 
@@ -231,7 +231,7 @@ impl Broken {
         }
         if let Some([state, answers]) = &self.kept {
             match (self.fault, answers.as_object()) {
-                (Fault::KeepsAnswers, Some(answers)) => {
+                (Fault::RepeatsAnswers, Some(answers)) => {
                     answers.iter().for_each(|(name, answer)| frame["params"]["inputResponses"][name] = answer.clone());
                 }
                 _ => frame["params"]["requestState"] = state.clone(),
@@ -283,7 +283,7 @@ impl Subject for Broken {
             Fault::ExpiresOnFrames => self.session.handle_timeout(now),
             Fault::IgnoresCancels if is_cancel(text) => return Ok(Received::default()),
             Fault::Panics if is_cancel(text) => panic!("a cancel"),
-            Fault::ForgetsTypes if text.starts_with(r#"{"jsonrpc":"2.0","id":""#) => {
+            Fault::IgnoresIdTypes if text.starts_with(r#"{"jsonrpc":"2.0","id":""#) => {
                 let untyped = text.replacen(r#""id":""#, r#""id":"#, 1).replacen(r#"","result""#, r#","result""#, 1);
                 return self.session.handle_frame(untyped.into(), lane, now);
             }
@@ -295,7 +295,7 @@ impl Subject for Broken {
                 let anew: Option<serde_json::Value> = serde_json::from_str(text).ok();
                 return self.session.handle_frame(anew.map_or(frame, |anew| anew.to_string().into()), lane, now);
             }
-            Fault::Chatters if self.session.is_ready() => {
+            Fault::NotifiesOnEachFrame if self.session.is_ready() => {
                 let more = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/x"}"#);
                 self.frames.push_back(Transmit::new(more));
             }
@@ -315,7 +315,7 @@ impl Subject for Broken {
             _ => {}
         }
         let mut received = self.session.handle_frame(frame, lane, now)?;
-        if self.fault == Fault::Miscounts && received.replies > 0 {
+        if self.fault == Fault::MiscountsReplies && received.replies > 0 {
             received.replies += 1;
         }
         Ok(received)
@@ -349,13 +349,13 @@ impl Subject for Broken {
         if let Some(again) = self.frames.pop_front() {
             return Some(again);
         }
-        if self.fault == Fault::HoldsOutput && !self.released {
+        if self.fault == Fault::DelaysOutput && !self.released {
             return None;
         }
         let mut out = self.session.poll_transmit()?;
         match (self.fault, out.route.kind) {
             (Fault::MixesLanes, RouteKind::Reply(_) | RouteKind::Within) => out.route.lane = self.newest,
-            (Fault::MixesParts, RouteKind::Reply(ReplyKind::Error)) => out.route.kind = RouteKind::Reply(ReplyKind::Refused),
+            (Fault::MixesReplyKinds, RouteKind::Reply(ReplyKind::Error)) => out.route.kind = RouteKind::Reply(ReplyKind::Refused),
             _ => {}
         }
         if self.fault == Fault::MixesSubscriptions && Self::text(&out.frame).contains(r#""notifications/resources/updated""#) {
@@ -364,11 +364,11 @@ impl Subject for Broken {
         if self.fault.is_of_rounds() {
             self.repeat_round(&mut out);
         }
-        if self.fault == Fault::Flickers {
+        if self.fault == Fault::Nondeterministic {
             let blanks = " ".repeat(self.number % 7);
             out.frame = [&out.frame[..], blanks.as_bytes()].concat().into();
         }
-        if self.fault == Fault::SpeaksAfterTheResult {
+        if self.fault == Fault::NoticeAfterResult {
             self.frames.extend(notice_after(Self::text(&out.frame)).map(|notice| {
                 let mut late = Transmit::new(notice.into());
                 (late.route.lane, late.route.kind) = (out.route.lane, RouteKind::Within);
@@ -394,13 +394,13 @@ impl Subject for Broken {
             *caller = newest.unwrap_or_else(|| caller.clone());
         }
         match (&event, self.fault) {
-            (Event::InputRequested { .. }, Fault::NestsDeeper) => {
+            (Event::InputRequested { .. }, Fault::ExceedsDepth) => {
                 let Event::InputRequested { key, parent, ask, .. } = event else { return Some(event) };
                 return Some(Event::InputRequested { key, parent, ask, depth: u8::MAX });
             }
             (Event::Done { .. }, Fault::LosesDone) => return self.session.poll_event(),
             (Event::Done { .. }, Fault::RepeatsDone) => self.events.push_back(event.clone()),
-            (Event::Closed(_), Fault::SpeaksAfterTheEnd) => self.events.push_back(event.clone()),
+            (Event::Closed(_), Fault::EventAfterClosed) => self.events.push_back(event.clone()),
             (Event::Closed(_), _) => self.over = true,
             _ => {}
         }
@@ -409,7 +409,7 @@ impl Subject for Broken {
 
     fn stats(&self) -> Stats {
         let mut stats = self.session.stats();
-        if self.fault == Fault::Hoards && stats.queued_bytes > 0 {
+        if self.fault == Fault::ExceedsOutputLimit && stats.queued_bytes > 0 {
             stats.queued_bytes += self.session.config().limits.output_bytes_hard;
         }
         stats
@@ -418,7 +418,7 @@ impl Subject for Broken {
     fn poll_timeout(&self) -> Option<Instant> {
         match self.fault {
             Fault::HotLoop if self.timed > Instant::ZERO => self.session.poll_timeout().map(|at| at.min(self.timed)),
-            Fault::WaitsAfterTheEnd if self.over => Some(Instant::from_micros(u64::MAX)),
+            Fault::DeadlineAfterClosed if self.over => Some(Instant::from_micros(u64::MAX)),
             _ => self.session.poll_timeout(),
         }
     }

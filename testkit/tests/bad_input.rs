@@ -151,8 +151,8 @@ fn a_failing_machine_is_found_with_the_fewest_steps() {
 #[test]
 fn a_session_that_never_stops_sending_fails() {
     let what = failure(|| {
-        let [client, server] =
-            [client_config(), server_config()].map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::Chatters));
+        let [client, server] = [client_config(), server_config()]
+            .map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::NotifiesOnEachFrame));
         let mut world = World::new(client, server, Wire::Messages, 1);
         world.forget_models();
         world.settle();

@@ -200,7 +200,7 @@ fn a_search_of_stateless_requests_finds_planted_faults() {
         let found = objection_to(stateless_configs, Fault::AsksWithoutHandshake, calls, orders).expect("an objection");
         assert_eq!(found.way, [Call(None), Leave(0), Arrive(1), Respond(0), Leave(1)], "{}", found.what);
     }
-    object(Fault::SpeaksAfterTheResult, listens, "G15: ");
+    object(Fault::NoticeAfterResult, listens, "G15: ");
     object(Fault::RepeatsFrames, Bounds { opening: true, ..calls }, "G2: ");
     object(Fault::MixesSubscriptions, Bounds { changes: 2, notices: 1, ..NOTHING }, "G16: ");
     object(Fault::LosesDone, calls, "the model has another event");

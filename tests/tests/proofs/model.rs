@@ -487,12 +487,12 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
     }
     if judged_alone {
         world.forget_models();
-        if fault == Fault::HoldsOutput {
+        if fault == Fault::DelaysOutput {
             world.probe();
         }
     }
     begin(&mut world, case.variant);
-    if fault == Fault::ForgetsTypes {
+    if fault == Fault::IgnoresIdTypes {
         // A call, and a response to each of the first ids, written as text: random responses seldom have the id of a call in flight.
         world.apply([0, 0, 0, 0]);
         (1..9).for_each(|id| world.apply([25, 0, id, 0x84]));
@@ -506,7 +506,7 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
 fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
     let mut said = Vec::new();
     for number in 0..400 {
-        if fault == Fault::Flickers && judged_alone {
+        if fault == Fault::Nondeterministic && judged_alone {
             said.extend(replays(|| broken_case(spoken, fault, number, true)).err().map(|objection| objection.to_string()));
         } else if let Err(what) = catch_unwind(AssertUnwindSafe(|| broken_case(spoken, fault, number, judged_alone))) {
             let what =
@@ -524,7 +524,7 @@ fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
 fn every_fault_is_objected_to_by_the_model() {
     for spoken in [Spoken::Mcp, Spoken::Tesseron] {
         // A model compares the contents of frames, and not their exact bytes.
-        for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault) && *fault != Fault::Flickers) {
+        for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault) && *fault != Fault::Nondeterministic) {
             assert!(!objections(spoken, fault, false).is_empty(), "no objection to {fault:?} on {spoken:?}");
         }
     }

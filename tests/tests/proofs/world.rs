@@ -179,8 +179,8 @@ fn a_stalled_link_keeps_frames_in_the_session_where_they_can_be_withdrawn() {
 #[test]
 #[should_panic(expected = "a livelock")]
 fn a_livelock_causes_a_panic() {
-    let [client, server] =
-        [client_config(), server_config()].map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::Chatters));
+    let [client, server] = [client_config(), server_config()]
+        .map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::NotifiesOnEachFrame));
     let mut world = World::new(client, server, Wire::Messages, 1);
     world.forget_models();
     world.settle();
