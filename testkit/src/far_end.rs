@@ -277,14 +277,14 @@ impl FarEnd {
             return;
         }
         self.actions -= 1;
-        let serve = self.rng.pick(&self.session.known.serves);
+        let serve = self.rng.pick(&self.session.ids.inbound_calls);
         match (self.rng.below(8), serve) {
             (0..4, _) if self.is_caller => {
                 let call = Invoke::call_tool("t", json(ODD));
                 let _ = self.session.invoke(call, now);
             }
             (4, _) if self.is_caller => {
-                if let Some(call) = self.rng.pick(&self.session.known.calls) {
+                if let Some(call) = self.rng.pick(&self.session.ids.outbound_calls) {
                     let _ = self.session.cancel(call, None, now);
                 }
             }

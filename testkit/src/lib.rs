@@ -204,5 +204,5 @@ pub use recording::{NoRecording, Recording};
 pub use rng::Rng;
 pub use scripted::Scripted;
 pub use subject::Subject;
-pub use watched::{Known, ODD, ODD_RESULT, Watched};
+pub use watched::{KnownIds, ODD, ODD_RESULT, Watched};
 pub use world::{Wire, World};

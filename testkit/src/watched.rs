@@ -35,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) unfaithful: bool,
 }
 
-/// The maximum length of [`Known::questions`].
-const QUESTIONS: usize = 1_000;
+/// The maximum length of [`KnownIds::input_requests`].
+const MAX_INPUT_REQUESTS: usize = 1_000;
 
 /// Locks the frames, even after a panic: a judge objects by a panic, which leaves the frames as they are.
 pub(crate) fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
@@ -46,21 +46,21 @@ pub(crate) fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 /// The ids from which random operations choose at one end.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Known {
-    /// Calls that are not done.
-    pub calls: Vec<OutboundId>,
-    /// Calls of the peer whose handler runs, cancelled or not.
-    pub serves: Vec<InboundId>,
+pub struct KnownIds {
+    /// Outbound calls that are not done.
+    pub outbound_calls: Vec<OutboundId>,
+    /// Inbound calls whose handler runs, cancelled or not.
+    pub inbound_calls: Vec<InboundId>,
     /// Input requests of this end without an answer: the open ones, and those whose call has ended since. At most a thousand, the newest.
-    pub questions: Vec<InputKey>,
+    pub input_requests: Vec<InputKey>,
     /// Open input requests of the peer, with their kind: `sample`, `elicit`, `open` or `roots`.
-    pub asked: Vec<(InputKey, &'static str)>,
+    pub peer_input_requests: Vec<(InputKey, &'static str)>,
     /// Subscriptions of the peer that are open; `true` for those that were accepted.
     pub subscriptions: Vec<(InboundId, bool)>,
     /// Alarms that are set, and have neither fired nor been cleared.
     pub alarms: Vec<AlarmId>,
     /// The outbound call, inbound call and input request that ended last, for operations that call a method too late.
-    pub gone: (Option<OutboundId>, Option<InboundId>, Option<InputKey>),
+    pub last_ended: (Option<OutboundId>, Option<InboundId>, Option<InputKey>),
 }
 
 /// Arguments that parsing and serializing would change: with blanks, escapes, a repeated member, a number with trailing zeros.
@@ -93,7 +93,7 @@ pub struct Watched<S = Session> {
     model: Option<Box<Model>>,
     judge: Judge,
     /// The ids from which random operations choose.
-    pub known: Known,
+    pub ids: KnownIds,
     trace: Option<Vec<String>>,
     shared: Option<Arc<Mutex<Shared>>>,
     probes: bool,
@@ -104,8 +104,8 @@ impl<S: Subject> Watched<S> {
     /// Watches a session that began at `now`.
     #[must_use]
     pub fn new(subject: S, now: Instant) -> Self {
-        let (judge, known) = (Judge::of(subject.session().config()), Known::default());
-        Self { subject, model: None, judge, known, trace: Some(Vec::new()), shared: None, probes: false, now }
+        let (judge, ids) = (Judge::of(subject.session().config()), KnownIds::default());
+        Self { subject, model: None, judge, ids, trace: Some(Vec::new()), shared: None, probes: false, now }
     }
 
     /// Watches a session that begins at `now`, and compares it with a model. `shared` has the frames of both ends of a world.
@@ -269,7 +269,7 @@ impl<S: Subject> Watched<S> {
         if let Ok(id) = &made {
             let at_once = is_over_at_once(copy.timeouts.unwrap_or_else(|| self.config().timeouts.call));
             self.see(&Fact::Called { id: *id, call: &copy, at_once });
-            self.known.calls.push(*id);
+            self.ids.outbound_calls.push(*id);
         }
         self.after();
         made
@@ -309,7 +309,7 @@ impl<S: Subject> Watched<S> {
         if let Ok(id) = &resumed {
             let at_once = is_over_at_once(self.config().timeouts.call);
             self.see(&Fact::Resumed { id: *id, pending, at_once });
-            self.known.calls.push(*id);
+            self.ids.outbound_calls.push(*id);
         }
         self.after();
         resumed
@@ -321,7 +321,7 @@ impl<S: Subject> Watched<S> {
     /// As there.
     #[track_caller]
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
-        self.known.asked.retain(|(open, _)| *open != key);
+        self.ids.peer_input_requests.retain(|(open, _)| *open != key);
         let (copy, is_refusal) = (answer.clone(), matches!(answer, Answer::Refused(_)));
         let run = |subject: &mut S| subject.session_mut().provide_input(key, answer, now);
         let done = self.verb(now, "provide_input", run, answered, |model| model.provide_input(number(key), &copy, now.as_micros()));
@@ -391,9 +391,9 @@ impl<S: Subject> Watched<S> {
         let made = self.verb(now, "request_input", run, numbered, |model| model.request_input(number(id), &copy, now.as_micros()));
         if let Ok(key) = &made {
             self.see(&Fact::Asked { key: *key, id });
-            self.known.questions.push(*key);
-            if self.known.questions.len() > QUESTIONS {
-                self.known.questions.remove(0);
+            self.ids.input_requests.push(*key);
+            if self.ids.input_requests.len() > MAX_INPUT_REQUESTS {
+                self.ids.input_requests.remove(0);
             }
         }
         self.after();
@@ -410,7 +410,7 @@ impl<S: Subject> Watched<S> {
         let done = self.verb(now, "abandon_input", run, answered, |model| model.abandon_input(number(key), now.as_micros()));
         if done.is_ok() {
             self.see(&Fact::Abandoned { key });
-            self.known.questions.retain(|open| *open != key);
+            self.ids.input_requests.retain(|open| *open != key);
         }
         self.after();
         done
@@ -426,9 +426,9 @@ impl<S: Subject> Watched<S> {
         let run = |subject: &mut S| subject.session_mut().respond(id, reply, now);
         let done = self.verb(now, "respond", run, answered, |model| model.respond(number(id), &copy, now.as_micros()));
         self.see(&Fact::Responded { id, reply: &copy, accepted: done.is_ok() });
-        self.known.serves.retain(|open| *open != id);
-        self.known.subscriptions.retain(|(open, _)| *open != id);
-        self.known.gone.1 = Some(id);
+        self.ids.inbound_calls.retain(|open| *open != id);
+        self.ids.subscriptions.retain(|(open, _)| *open != id);
+        self.ids.last_ended.1 = Some(id);
         self.after();
         done
     }
@@ -445,8 +445,8 @@ impl<S: Subject> Watched<S> {
         let done = self.verb(now, "finish_round", run, answered, |_| unreachable!("nothing is predicted"));
         if done.is_ok() {
             self.see(&Fact::Responded { id, reply: &reply, accepted: true });
-            self.known.serves.retain(|open| *open != id);
-            self.known.gone.1 = Some(id);
+            self.ids.inbound_calls.retain(|open| *open != id);
+            self.ids.last_ended.1 = Some(id);
         }
         self.after();
         done
@@ -479,7 +479,7 @@ impl<S: Subject> Watched<S> {
         let done = self.verb(now, "accept_subscription", run, answered, predict);
         if done.is_ok() {
             self.see(&Fact::Accepted { id });
-            self.known.subscriptions.iter_mut().filter(|(open, _)| *open == id).for_each(|(_, is_accepted)| *is_accepted = true);
+            self.ids.subscriptions.iter_mut().filter(|(open, _)| *open == id).for_each(|(_, is_accepted)| *is_accepted = true);
         }
         self.after();
         done
@@ -522,7 +522,7 @@ impl<S: Subject> Watched<S> {
         let made = self.verb(self.now, "set_alarm", run, numbered, |model| model.set_alarm(at.as_micros()));
         if let Ok(id) = &made {
             self.see(&Fact::AlarmSet { id: *id, at_once: at <= self.now });
-            self.known.alarms.push(*id);
+            self.ids.alarms.push(*id);
         }
         self.after();
         made
@@ -531,7 +531,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::clear_alarm`].
     #[track_caller]
     pub fn clear_alarm(&mut self, id: AlarmId) {
-        self.known.alarms.retain(|set| *set != id);
+        self.ids.alarms.retain(|set| *set != id);
         self.verb(
             self.now,
             "clear_alarm",
@@ -861,7 +861,7 @@ impl<S: Subject> Watched<S> {
             if let Event::Violation(rule) = event {
                 assert!(self.subject.stats().violations(*rule) > 0, "a violation was reported, but not counted: {rule}");
             }
-            self.learn(event);
+            self.update_ids(event);
         }
         self.after();
         event
@@ -955,25 +955,25 @@ impl<S: Subject> Watched<S> {
         self.subject.session().check_round_input(id, ask)
     }
 
-    fn learn(&mut self, event: &Event) {
-        let known = &mut self.known;
+    fn update_ids(&mut self, event: &Event) {
+        let ids = &mut self.ids;
         match event {
             Event::Request { id, request, .. } => {
-                known.serves.push(*id);
-                known.subscriptions.extend((request.op() == Op::Listen).then_some((*id, false)));
+                ids.inbound_calls.push(*id);
+                ids.subscriptions.extend((request.op() == Op::Listen).then_some((*id, false)));
             }
-            Event::Cancelled { id, .. } => known.subscriptions.retain(|(open, _)| open != id),
+            Event::Cancelled { id, .. } => ids.subscriptions.retain(|(open, _)| open != id),
             Event::Input { key, .. } => {
-                known.questions.retain(|open| open != key);
-                known.gone.2 = Some(*key);
+                ids.input_requests.retain(|open| open != key);
+                ids.last_ended.2 = Some(*key);
             }
-            Event::InputRequested { key, ask, .. } => known.asked.push((*key, summary::ask(ask))),
-            Event::InputGone { key } => known.asked.retain(|(open, _)| open != key),
+            Event::InputRequested { key, ask, .. } => ids.peer_input_requests.push((*key, summary::ask(ask))),
+            Event::InputGone { key } => ids.peer_input_requests.retain(|(open, _)| open != key),
             Event::Done { id, .. } => {
-                known.calls.retain(|open| open != id);
-                known.gone.0 = Some(*id);
+                ids.outbound_calls.retain(|open| open != id);
+                ids.last_ended.0 = Some(*id);
             }
-            Event::Alarm(id) => known.alarms.retain(|set| set != id),
+            Event::Alarm(id) => ids.alarms.retain(|set| set != id),
             _ => {}
         }
     }

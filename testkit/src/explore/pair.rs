@@ -183,7 +183,7 @@ impl<S: Subject> End<S> {
 
     /// All steps that this end can take next, except arrivals.
     fn actions(&self) -> Vec<Action> {
-        let (at, known, left) = (self.at, &self.watched.known, &self.left);
+        let (at, ids, left) = (self.at, &self.watched.ids, &self.left);
         let here = usize::from(at);
         let places = |count: usize| 0..u8::try_from(count).unwrap_or(u8::MAX);
         let (is_open, due) = (!self.session().is_closed(), self.watched.subject().poll_timeout());
@@ -192,21 +192,21 @@ impl<S: Subject> End<S> {
         if here == 0 {
             if left.calls > 0 && is_open {
                 all.push(Action::Call(None));
-                all.extend(places(known.asked.len()).map(|place| Action::Call(Some(place))));
+                all.extend(places(ids.peer_input_requests.len()).map(|place| Action::Call(Some(place))));
             }
             all.extend((left.changes > 0 && is_open).then_some(Action::Change));
             all.extend((left.listens > 0 && is_open).then_some(Action::Listen));
             if left.cancels > 0 && more {
-                all.extend(places(known.calls.len()).map(Action::Cancel));
+                all.extend(places(ids.outbound_calls.len()).map(Action::Cancel));
             }
-            all.extend(places(known.asked.len()).map(Action::Answer));
+            all.extend(places(ids.peer_input_requests.len()).map(Action::Answer));
         }
         if here == 1 && left.notices > 0 && more && is_open {
             all.push(Action::Publish);
         }
-        let open = known.subscriptions.iter().zip(0..);
+        let open = ids.subscriptions.iter().zip(0..);
         all.extend(open.filter(|((_, is_accepted), _)| !is_accepted).map(|(_, place)| Action::Accept(place)));
-        for place in places(known.serves.len()) {
+        for place in places(ids.inbound_calls.len()) {
             if left.updates > 0 && more {
                 all.push(Action::Update(place));
             }
@@ -256,7 +256,7 @@ impl<S: Subject> End<S> {
         match action {
             Action::Call(parent) => {
                 let mut call = Invoke::call_tool("t", Json::parse(ODD).expect("JSON"));
-                call.parent = parent.map(|place| end.known.asked[usize::from(place)].0);
+                call.parent = parent.map(|place| end.ids.peer_input_requests[usize::from(place)].0);
                 _ = end.invoke(call, *now);
             }
             Action::Change => {
@@ -270,7 +270,7 @@ impl<S: Subject> End<S> {
                 _ = end.invoke(Invoke::new(Op::Listen, wanted), *now);
             }
             Action::Accept(place) => {
-                let id = end.known.subscriptions[usize::from(place)].0;
+                let id = end.ids.subscriptions[usize::from(place)].0;
                 let mut offered = SubscriptionFilter::default();
                 (offered.tools, offered.uris) = (true, Vec::from(RESOURCES.map(Into::into)));
                 _ = end.accept_subscription(id, &offered, *now);
@@ -283,25 +283,25 @@ impl<S: Subject> End<S> {
                 end.publish(&notice, *now);
             }
             Action::Cancel(place) => {
-                let id = end.known.calls[usize::from(place)];
+                let id = end.ids.outbound_calls[usize::from(place)];
                 _ = end.cancel(id, None, *now);
             }
             Action::Update(place) => {
-                let id = end.known.serves[usize::from(place)];
+                let id = end.ids.inbound_calls[usize::from(place)];
                 _ = end.progress(id, Progress::value(f64::from(u8::MAX - before.updates)), *now);
             }
             Action::Sample(place) => {
-                let id = end.known.serves[usize::from(place)];
+                let id = end.ids.inbound_calls[usize::from(place)];
                 _ = end.request_input(id, Ask::from(Sample::new("?")), *now);
             }
             Action::Respond(place) => {
-                let id = end.known.serves[usize::from(place)];
-                let is_call = end.known.subscriptions.iter().all(|(subscription, _)| *subscription != id);
+                let id = end.ids.inbound_calls[usize::from(place)];
+                let is_call = end.ids.subscriptions.iter().all(|(subscription, _)| *subscription != id);
                 let reply = if is_call { Reply::Tool(ToolOutput::text("ok")) } else { Reply::Done };
                 _ = end.respond(id, reply, *now);
             }
             Action::Answer(place) => {
-                let key = end.known.asked[usize::from(place)].0;
+                let key = end.ids.peer_input_requests[usize::from(place)].0;
                 _ = end.provide_input(key, Answer::Sample(Sampled::new("!", "m")), *now);
             }
             Action::Leave(_) => leaves = Some(end.poll_transmit().expect("a frame waits").frame),

@@ -106,7 +106,7 @@ fn call(watched: &Watched<impl Subject>, op: Op, b: u8, c: u8) -> Invoke {
         _ => Invoke::new(op, json(&format!(r#"{{"name":"t","arguments":{ODD}}}"#))),
     };
     call.progress = c & 1 == 0;
-    call.parent = (b & 1 == 1).then(|| pick(&watched.known.asked, b >> 1)).flatten().map(|(key, _)| key);
+    call.parent = (b & 1 == 1).then(|| pick(&watched.ids.peer_input_requests, b >> 1)).flatten().map(|(key, _)| key);
     let millis = |count: u8| Some(Duration::from_millis(count.into()));
     call.timeouts = match c >> 1 & 7 {
         1 => Some(CallTimeouts::NONE),
@@ -277,7 +277,7 @@ impl<S: Subject> World<S> {
             }
             30 => _ = self.end_mut(at).set_alarm(now.saturating_add(span)),
             31 => {
-                if let Some(id) = pick(&self.end(at).known.alarms, b) {
+                if let Some(id) = pick(&self.end(at).ids.alarms, b) {
                     self.end_mut(at).clear_alarm(id);
                 }
             }
@@ -292,8 +292,8 @@ impl<S: Subject> World<S> {
 
     fn verb(&mut self, opcode: u8, at: usize, b: u8, c: u8, now: Instant) {
         let watched = self.end_mut(at);
-        let (open, gone) = (pick(&watched.known.calls, b), watched.known.gone);
-        let serve = pick(&watched.known.serves, b);
+        let (open, gone) = (pick(&watched.ids.outbound_calls, b), watched.ids.last_ended);
+        let serve = pick(&watched.ids.inbound_calls, b);
         match opcode {
             0 => drop(watched.invoke(call(watched, Op::CallTool, b, c), now)),
             1 => drop(watched.invoke(call(watched, Op::ListTools, b, c), now)),
@@ -310,7 +310,7 @@ impl<S: Subject> World<S> {
             }
             5 => {
                 if let Some(id) = serve {
-                    let is_subscription = watched.known.subscriptions.iter().any(|(open, _)| *open == id);
+                    let is_subscription = watched.ids.subscriptions.iter().any(|(open, _)| *open == id);
                     let session = watched.subject().session();
                     // The model cannot predict rounds.
                     let has_rounds = !watched.is_predicted() && session.input_mode(id) == Ok(InputMode::Rounds);
@@ -336,12 +336,12 @@ impl<S: Subject> World<S> {
                 }
             }
             7 => {
-                if let Some((key, kind)) = pick(&watched.known.asked, b) {
+                if let Some((key, kind)) = pick(&watched.ids.peer_input_requests, b) {
                     _ = watched.provide_input(key, answer(kind, c), now);
                 }
             }
             8 => {
-                if let Some(key) = pick(&watched.known.questions, b) {
+                if let Some(key) = pick(&watched.ids.input_requests, b) {
                     _ = watched.abandon_input(key, now);
                 }
             }
@@ -384,7 +384,7 @@ impl<S: Subject> World<S> {
                 drop(watched.invoke(Invoke::new(Op::SetLogLevel, json(&params)), now));
             }
             ACCEPT => {
-                if let Some((id, _)) = pick(&watched.known.subscriptions, b) {
+                if let Some((id, _)) = pick(&watched.ids.subscriptions, b) {
                     _ = watched.accept_subscription(id, &offered(c), now);
                 }
             }
@@ -423,12 +423,12 @@ impl<S: Subject> World<S> {
             // The channel is lost only with the whole transport.
             35 => lane.into_iter().filter(|lane| *lane != Lane::CHANNEL).for_each(|lane| self.lose_lane(lane)),
             36 => {
-                if let Some(id) = pick(&self.end(1).known.serves, b) {
+                if let Some(id) = pick(&self.end(1).ids.inbound_calls, b) {
                     _ = self.end_mut(1).log(Some(id), record(), now);
                 }
             }
             _ => {
-                if let Some(id) = pick(&self.end(0).known.calls, b) {
+                if let Some(id) = pick(&self.end(0).ids.outbound_calls, b) {
                     self.end_mut(0).lose_exchange(id, now);
                 }
             }

@@ -166,7 +166,7 @@ impl Fuzzed {
                     2 => Invoke::ping(),
                     _ => Invoke::list_tools(None),
                 };
-                invoke.parent = self.session.known.asked.first().filter(|_| detail & 4 != 0).map(|(key, _)| *key);
+                invoke.parent = self.session.ids.peer_input_requests.first().filter(|_| detail & 4 != 0).map(|(key, _)| *key);
                 invoke.progress = detail & 8 == 0;
                 if detail & 16 != 0 {
                     let (idle, max_total) = (Some(Duration::from_millis(100)), Some(Duration::from_millis(detail.into())));
@@ -178,7 +178,7 @@ impl Fuzzed {
             2 => {
                 // The event of the call's end may be queued.
                 self.poll_events();
-                if let Some(id) = self.session.known.calls.first().copied() {
+                if let Some(id) = self.session.ids.outbound_calls.first().copied() {
                     let reason = (detail & 1 == 0).then_some("why");
                     let is_live = self.given_up.insert(id);
                     assert_eq!(
@@ -228,7 +228,7 @@ impl Fuzzed {
             }
             8 => {
                 self.poll_events();
-                if let Some((key, kind)) = self.session.known.asked.first().copied() {
+                if let Some((key, kind)) = self.session.ids.peer_input_requests.first().copied() {
                     let answer = match kind {
                         _ if detail & 1 == 1 => Answer::Refused(RpcError::internal("no")),
                         "sample" => Answer::Sample(Sampled::new("!", "m")),

@@ -126,7 +126,7 @@ impl<S: Subject> Users<S> {
                 let _ = client.invoke(Invoke::new(Op::CallTool, json(&params)), NOW);
             }
             4 => {
-                if let Some(call) = client.known.calls.last().copied() {
+                if let Some(call) = client.ids.outbound_calls.last().copied() {
                     let _ = client.cancel(call, None, NOW);
                 }
             }

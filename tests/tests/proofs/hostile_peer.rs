@@ -148,7 +148,7 @@ impl Victim {
                     .with_idle(Some(Duration::from_millis(40)))
                     .with_max_total(Some(Duration::from_millis(90)))
                     .with_reset_on_progress(true);
-                let parent = rng.pick(&end.session.known.asked).filter(|_| rng.below(2) == 0);
+                let parent = rng.pick(&end.session.ids.peer_input_requests).filter(|_| rng.below(2) == 0);
                 let mut call = match rng.below(3) {
                     0 => Invoke::new(Op::CallTool, Json::empty_object()),
                     1 if rng.below(2) == 0 => Invoke::subscribe("u:"),
@@ -160,23 +160,23 @@ impl Victim {
                 let _ = end.session.invoke(call, now);
             }
             13 => {
-                if let Some(id) = rng.pick(&end.session.known.calls) {
+                if let Some(id) = rng.pick(&end.session.ids.outbound_calls) {
                     // The call may have ended, and its event may not be polled yet.
                     let _ = end.session.cancel(id, None, now);
                 }
             }
             14 => {
-                if let Some((key, _)) = rng.pick(&end.session.known.asked) {
+                if let Some((key, _)) = rng.pick(&end.session.ids.peer_input_requests) {
                     let _ = end.session.provide_input(key, Answer::Roots(json("[]")), now);
                 }
             }
             15 => {
-                if let Some((id, false)) = rng.pick(&end.session.known.subscriptions) {
+                if let Some((id, false)) = rng.pick(&end.session.ids.subscriptions) {
                     let mut offered = SubscriptionFilter::default();
                     offered.tools = true;
                     let _ = end.session.accept_subscription(id, &offered, now);
                     let _ = end.session.publish(&Notice::ToolsChanged, now);
-                } else if let Some(id) = rng.pick(&end.session.known.serves).filter(|id| !self.cancelled.contains(id)) {
+                } else if let Some(id) = rng.pick(&end.session.ids.inbound_calls).filter(|id| !self.cancelled.contains(id)) {
                     let _ = match rng.below(4) {
                         0 | 1 => end.session.request_input(id, Ask::Roots, now).is_ok(),
                         2 => end.session.finish_round(id, InputRound::new().ask("a", Ask::Roots).with_state("s"), now).is_ok(),
@@ -225,7 +225,11 @@ fn every_guarantee_holds_against_a_peer_that_sends_anything() {
         session.handle_end(TransportEnd::Failed, now);
         while session.poll_event().is_some() {}
         session.check_end();
-        assert!(session.known.asked.is_empty(), "an input request of the peer has no end: {:?}", session.known.asked);
+        assert!(
+            session.ids.peer_input_requests.is_empty(),
+            "an input request of the peer has no end: {:?}",
+            session.ids.peer_input_requests
+        );
         session.coverage().clone()
     });
     println!("{}", campaign.coverage());

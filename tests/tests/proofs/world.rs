@@ -151,7 +151,7 @@ fn a_late_frame_wins_over_a_deadline_that_was_not_expired_yet() {
         let mut world = world(Wire::Messages);
         call(&mut world);
         world.run_until(ms(110));
-        let id = world.end(1).known.serves[0];
+        let id = world.end(1).ids.inbound_calls[0];
         let reply = protocol_core::Reply::Tool(protocol_core::ToolOutput::text("ok"));
         world.end_mut(1).respond(id, reply, ms(110)).unwrap();
         world.settle();
@@ -171,7 +171,7 @@ fn a_stalled_link_keeps_frames_in_the_session_where_they_can_be_withdrawn() {
     world.run_until(ms(400));
     world.stall(0, false);
     world.run_until(ms(500));
-    assert_eq!(world.end(1).known.serves, [], "the request was withdrawn at the timeout");
+    assert_eq!(world.end(1).ids.inbound_calls, [], "the request was withdrawn at the timeout");
     assert!(world.trace()[0].concat().contains(&format!("outcome: {:?}", Outcome::TimedOut(protocol_core::TimeoutKind::Idle))));
     world.finish(2);
 }

@@ -187,7 +187,7 @@ impl Storm {
         match self.rng.below(24) {
             0..=2 => self.call(),
             3 => {
-                if let Some(id) = self.rng.pick(&self.ends[0].session.known.calls) {
+                if let Some(id) = self.rng.pick(&self.ends[0].session.ids.outbound_calls) {
                     let done = self.ends[0].session.cancel(id, None, self.now);
                     self.ends[0].note(format!("cancel {id} -> {done:?}"));
                 }
@@ -226,7 +226,7 @@ impl Storm {
             1 => Invoke::subscribe("balance").with_subscription(name),
             _ => call_action(),
         };
-        let asked = self.ends[0].session.known.asked.clone();
+        let asked = self.ends[0].session.ids.peer_input_requests.clone();
         // The newest sampling request is the deepest.
         call.parent = asked.last().map(|(key, _)| *key).filter(|_| self.rng.below(8) > 0);
         let millis = |count: usize| Some(Duration::from_millis(count as u64));
@@ -245,7 +245,7 @@ impl Storm {
     }
 
     fn answer(&mut self) {
-        let asked = self.ends[0].session.known.asked.clone();
+        let asked = self.ends[0].session.ids.peer_input_requests.clone();
         let Some((key, kind)) = self.rng.pick(&asked).filter(|_| self.rng.below(2) == 0) else { return };
         let answer = match self.rng.below(4) {
             0 => Answer::Refused(RpcError::internal("no")),
@@ -258,7 +258,7 @@ impl Storm {
     }
 
     fn serve(&mut self) {
-        let running = self.ends[1].session.known.serves.clone();
+        let running = self.ends[1].session.ids.inbound_calls.clone();
         let Some(id) = (if self.rng.below(3) == 0 { running.last().copied() } else { self.rng.pick(&running) }) else { return };
         let (what, how) = (self.rng.below(10), self.rng.below(100));
         let (app, now) = (&mut self.ends[1], self.now);

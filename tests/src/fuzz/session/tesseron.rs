@@ -314,7 +314,7 @@ impl Fuzzed {
             }
             21 => {
                 self.poll_events();
-                if let Some((key, _)) = self.session.known.asked.first().copied() {
+                if let Some((key, _)) = self.session.ids.peer_input_requests.first().copied() {
                     let answer = match detail % 4 {
                         0 => Answer::Sample(Sampled::new("!", "m")),
                         1 => Answer::Elicit(Elicited::Accept(json("{}"))),
