@@ -276,7 +276,7 @@ impl<S: Subject> World<S> {
 
     /// Stops the application of `at`, or resumes it. A stopped application polls no events; with streams of bytes its driver does not run
     /// at all.
-    pub fn deafen(&mut self, at: usize, ignores_events: bool) {
+    pub fn set_ignores_events(&mut self, at: usize, ignores_events: bool) {
         self.ignores_events[at] = ignores_events;
         self.end_mut(at);
     }
@@ -529,7 +529,7 @@ impl<S: Subject> World<S> {
         for at in 0..2 {
             self.faults(at, |faults| *faults = Faults::default());
             self.stall(at, false);
-            self.deafen(at, false);
+            self.set_ignores_events(at, false);
         }
         while let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.choose_stopped(0)) {
             self.set_writable(lane, true);

@@ -262,7 +262,7 @@ impl<S: Subject> World<S> {
                 }
             }
             21 => self.stall(at, b & 1 == 1),
-            22 => self.deafen(at, b & 1 == 1),
+            22 => self.set_ignores_events(at, b & 1 == 1),
             23 => self.timeouts_first(b & 1 == 1),
             24 => self.fault(at, b, c),
             25 if self.end(at).is_tesseron() => self.inject(at, &hostile_tesseron(b, c)),
