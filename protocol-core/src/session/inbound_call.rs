@@ -736,8 +736,8 @@ mod transitions {
                 let mut callee = in_state(from);
                 input(&mut callee);
                 let next = state(&callee);
-                let (told, sent) = output(&mut callee.session);
-                rows.push([(*from).into(), (*name).into(), next.into(), told, sent]);
+                let (events, sent) = output(&mut callee.session);
+                rows.push([(*from).into(), (*name).into(), next.into(), events, sent]);
             }
         }
         rows

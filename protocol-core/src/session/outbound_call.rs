@@ -690,18 +690,18 @@ pub(super) mod transitions {
 
     /// All events and frames that wait to be polled.
     pub(in crate::session) fn output(session: &mut Session) -> (String, String) {
-        let (mut told, mut sent) = (Vec::new(), Vec::new());
+        let (mut events, mut sent) = (Vec::new(), Vec::new());
         while let Some(event) = session.poll_event() {
-            told.push(name_event(&event));
+            events.push(name_event(&event));
         }
         while let Some(out) = session.poll_transmit() {
             sent.push(name_frame(&out.frame));
         }
         // `Event::Closed` may come only after the last frame was polled.
         while let Some(event) = session.poll_event() {
-            told.push(name_event(&event));
+            events.push(name_event(&event));
         }
-        (told.join(", "), sent.join(", "))
+        (events.join(", "), sent.join(", "))
     }
 
     fn name_event(event: &Event) -> String {
@@ -733,7 +733,7 @@ pub(super) mod transitions {
 
     /// Compares a table with the file in `docs`; with `UPDATE_GOLDEN` set it writes the file.
     pub(in crate::session) fn compare(file: &str, title: &str, rows: &[[String; 5]]) {
-        let head = ["state", "input", "next", "told", "sent"];
+        let head = ["state", "input", "next", "events", "sent"];
         let width =
             |column: usize| rows.iter().map(|row| row[column].len()).chain([head[column].len()]).max().unwrap_or_default() + 2;
         let mut text = format!("{title}\n\n");
@@ -763,8 +763,8 @@ pub(super) mod transitions {
                 let mut caller = in_state(from);
                 input(&mut caller);
                 let next = state(&caller);
-                let (told, sent) = output(&mut caller.session);
-                rows.push([(*from).into(), (*name).into(), next.into(), told, sent]);
+                let (events, sent) = output(&mut caller.session);
+                rows.push([(*from).into(), (*name).into(), next.into(), events, sent]);
             }
         }
         rows
