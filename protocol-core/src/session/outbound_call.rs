@@ -591,7 +591,7 @@ pub(super) mod transitions {
     }
 
     const GREETING: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
-    const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#;
+    const INPUT_REQUEST: &str = r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#;
 
     fn in_state(name: &str) -> Caller {
         let mut config = Config::mcp_client(Identity::new("client", "1"));
@@ -618,7 +618,7 @@ pub(super) mod transitions {
         caller.frame(GREETING);
     };
     const POLLED: Input = |caller| while caller.session.poll_transmit().is_some() {};
-    const ASKED: Input = |caller| caller.frame(QUESTION);
+    const ASKED: Input = |caller| caller.frame(INPUT_REQUEST);
 
     const INPUTS: [(&str, Input); 19] = [
         ("the peer is ready", READY),
@@ -628,7 +628,7 @@ pub(super) mod transitions {
             caller.frame(&progress(1));
             caller.frame(&progress(1));
         }),
-        ("a question of the peer", ASKED),
+        ("an input request of the peer", ASKED),
         ("our answer to it", |caller| {
             let open = caller.session.inbound_inputs.keys().next().copied();
             if let Some(key) = open {
@@ -889,7 +889,7 @@ pub(super) mod transitions {
         ("progress", |caller| {
             caller.frame(r#"{"jsonrpc":"2.0","method":"actions/progress","params":{"invocationId":"inv_1","percent":1}}"#);
         }),
-        ("a question of the peer", SAMPLED),
+        ("an input request of the peer", SAMPLED),
         ("a result", |caller| caller.frame(OUTPUT)),
         ("the answer to a cancel", |caller| {
             caller.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"cancelled"}}"#)

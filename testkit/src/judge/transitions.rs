@@ -183,7 +183,7 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Ended { .. } => ledger.of_all("the transport fails"),
         Fact::Polled { event, .. } => match event {
             Event::Ready(_) => ledger.calls.keys().flat_map(|id| ledger.of_call(*id, "the peer is ready")).collect(),
-            Event::InputRequested { parent: Some(id), .. } => ledger.of_input_request(number(id), "a question of the peer"),
+            Event::InputRequested { parent: Some(id), .. } => ledger.of_input_request(number(id), "an input request of the peer"),
             Event::InputGone { key } => ledger
                 .call_of_input_request(number(key))
                 .map(|id| ledger.of_input_request(id, "the peer takes it back"))
