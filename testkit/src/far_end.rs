@@ -87,7 +87,7 @@ struct Streams {
     decoder: LineDecoder,
     encoder: LineEncoder,
     /// `true` once the end of the direction from the loop was passed to the session.
-    has_heard_end: bool,
+    has_seen_end: bool,
     /// `true` if the direction to the loop must end once the encoder is empty.
     has_ended: bool,
 }
@@ -122,7 +122,7 @@ impl FarEnd {
             stream
         });
         let (decoder, encoder) = (LineDecoder::new(1 << 20), LineEncoder::new());
-        let streams = Streams { streams, decoder, encoder, has_heard_end: false, has_ended: false };
+        let streams = Streams { streams, decoder, encoder, has_seen_end: false, has_ended: false };
         Self::with_links(config, Links::Bytes(Box::new(streams)), seed)
     }
 
@@ -342,7 +342,7 @@ impl Links {
                 }
                 match link.streams[0].read(now) {
                     Read::Bytes(bytes) => link.decoder.feed(&bytes),
-                    Read::End(how) if !std::mem::replace(&mut link.has_heard_end, true) => return Some(Arrival::End(how)),
+                    Read::End(how) if !std::mem::replace(&mut link.has_seen_end, true) => return Some(Arrival::End(how)),
                     Read::End(_) | Read::Pending => return None,
                 }
             },

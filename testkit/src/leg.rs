@@ -151,9 +151,9 @@ mod tests {
             ("G13", vec![('<', "{".to_owned())]),
             ("", vec![call(), ('<', progress(7, 1.0)), ('<', progress(7, 2.0)), ('<', result(7))]),
         ];
-        for (says, frames) in cases {
+        for (expected, frames) in cases {
             let what = objection(leg(), &frames);
-            assert!(what.starts_with(says) && what.is_empty() == says.is_empty(), "{frames:?}: {what}");
+            assert!(what.starts_with(expected) && what.is_empty() == expected.is_empty(), "{frames:?}: {what}");
         }
     }
 

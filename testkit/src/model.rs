@@ -135,7 +135,7 @@ struct Call {
     /// The instant at which `max_total` passes.
     latest: Option<u64>,
     /// The instant from which the idle timeout counts.
-    heard: u64,
+    last_activity: u64,
     /// The instant since which it has had open input requests.
     asked: u64,
     clocks: CallTimeouts,
@@ -236,13 +236,13 @@ enum Kind {
     Log(Option<u64>, usize),
 }
 
-/// A queued frame and its lane. `part` is the kind of its route, and `said` the frame, in a few words.
+/// A queued frame and its lane. `part` is the kind of its route, and `summary` the frame, in a few words.
 #[derive(Clone, Debug)]
 struct Waiting {
     kind: Kind,
     lane: Lane,
     part: String,
-    said: String,
+    summary: String,
 }
 
 /// The differences between the protocols that affect outcomes.
@@ -453,14 +453,14 @@ impl Model {
 
     fn probe(&mut self, is_last: bool) {
         let exchange = self.number();
-        self.say(Lane::CHANNEL, format!("request {exchange}"), format!("request {exchange} server/discover stateless"));
+        self.push_plain(Lane::CHANNEL, format!("request {exchange}"), format!("request {exchange} server/discover stateless"));
         (self.phase, self.opening) = (Phase::Opened, Some(Opening::Probe { exchange, is_last }));
         self.limit_handshake();
     }
 
     fn greet(&mut self, late_probe: Option<u64>) {
         let exchange = self.number();
-        self.say(Lane::CHANNEL, format!("request {exchange}"), format!("request {exchange} {}", self.terms.greeting));
+        self.push_plain(Lane::CHANNEL, format!("request {exchange}"), format!("request {exchange} {}", self.terms.greeting));
         (self.phase, self.opening) = (Phase::Opened, Some(Opening::Greeting { exchange, late_probe }));
         self.limit_handshake();
     }
@@ -517,14 +517,14 @@ impl Model {
             return self.greet(None);
         }
         if let Some(error) = error {
-            self.tell(format!("refused {}", error["code"]));
+            self.push_event(format!("refused {}", error["code"]));
         }
         self.fail("VersionMismatch");
     }
 
     fn begin_stateless(&mut self, server: &Value) {
         (self.phase, self.opening, self.handshake_at, self.is_stateless) = (Phase::Ready, None, None, true);
-        self.tell("ready".to_owned());
+        self.push_event("ready".to_owned());
         let lists = ["tools", "prompts", "resources"].into_iter().filter(|kind| server[*kind]["listChanged"] == true);
         let lists: Kinds = lists.map(str::to_owned).collect();
         if self.config.list_changes && self.ending == Ending::Open && !lists.is_empty() {
@@ -550,9 +550,9 @@ impl Model {
     }
 
     fn ask_to_listen(&mut self, exchange: u64, kinds: &Kinds) -> u64 {
-        let said =
+        let summary =
             format!("request {exchange} {} stateless{} wants {}", summary::LISTEN, self.level_words(), summary::kinds(kinds));
-        self.push(Kind::Request(exchange), Lane::CHANNEL, format!("request {exchange}"), said);
+        self.push(Kind::Request(exchange), Lane::CHANNEL, format!("request {exchange}"), summary);
         self.requests += 1;
         self.requests
     }
@@ -586,7 +586,7 @@ impl Model {
 
     fn end_subscription(&mut self, exchange: u64) {
         if !self.take_back(exchange) {
-            self.say(Lane::CHANNEL, format!("cancel {exchange}"), format!("cancel {exchange}"));
+            self.push_plain(Lane::CHANNEL, format!("cancel {exchange}"), format!("cancel {exchange}"));
         }
     }
 
@@ -626,7 +626,7 @@ impl Model {
         let Subscriber { wanted, current, changes, acknowledge_by } = &mut self.subscriber;
         if changes[at].adds && !accepted.contains(&changes[at].uri) {
             self.finish_call(id, "invalid");
-            return self.say(Lane::CHANNEL, format!("cancel {id}"), format!("cancel {id}"));
+            return self.push_plain(Lane::CHANNEL, format!("cancel {id}"), format!("cancel {id}"));
         }
         let change = changes.remove(at);
         let ended = if change.is_superseded {
@@ -663,7 +663,7 @@ impl Model {
         let has = |kinds: &Kinds| if is_list(kind) { kinds.contains(kind) } else { kinds.iter().any(|kind| !is_list(kind)) };
         let is_known = current.is_some() || call.is_some();
         if listens || has(&both(&accepted, wanted)) {
-            self.tell("notice".to_owned());
+            self.push_event("notice".to_owned());
         } else if is_known && (is_list(kind) || !has(&accepted)) {
             self.violation(Violation::UnknownSubscription);
         }
@@ -676,7 +676,7 @@ impl Model {
         }
         self.forget_unwanted();
         if ended.is_some_and(|ended| ended.accepted.is_some()) {
-            self.tell("notice".to_owned());
+            self.push_event("notice".to_owned());
         }
     }
 
@@ -697,7 +697,7 @@ impl Model {
         let from_now = |at: &mut u64| *at = at.wrapping_sub(now);
         let (mut calls, mut serves, mut questions) = (self.calls.clone(), self.serves.clone(), self.questions.clone());
         for call in calls.values_mut() {
-            [call.latest.as_mut(), Some(&mut call.heard), Some(&mut call.asked), call.quiet_until.as_mut()]
+            [call.latest.as_mut(), Some(&mut call.last_activity), Some(&mut call.asked), call.quiet_until.as_mut()]
                 .into_iter()
                 .flatten()
                 .for_each(from_now);
@@ -741,9 +741,9 @@ impl Model {
     /// The next frame of a lane, or of any lane for `None`, with the kind of its route. The order between lanes is not predicted.
     pub(crate) fn poll_transmit(&mut self, lane: Option<Lane>) -> Option<String> {
         let may_leave = |waiting: &Waiting| !self.stopped.contains(&waiting.lane) && lane.is_none_or(|lane| lane == waiting.lane);
-        let Waiting { part, said, .. } = self.out.iter().position(may_leave).and_then(|next| self.out.remove(next))?;
+        let Waiting { part, summary, .. } = self.out.iter().position(may_leave).and_then(|next| self.out.remove(next))?;
         self.settle_ending();
-        Some(format!("{said} as {part}"))
+        Some(format!("{summary} as {part}"))
     }
 
     /// The next deadline.
@@ -804,26 +804,26 @@ impl Model {
     }
 
     /// Queues a frame of [`Kind::Plain`].
-    fn say(&mut self, lane: Lane, part: impl Into<String>, said: String) {
-        self.push(Kind::Plain, lane, part, said);
+    fn push_plain(&mut self, lane: Lane, part: impl Into<String>, summary: String) {
+        self.push(Kind::Plain, lane, part, summary);
     }
 
-    fn push(&mut self, kind: Kind, lane: Lane, part: impl Into<String>, said: String) {
-        self.out.push_back(Waiting { kind, lane, part: part.into(), said });
+    fn push(&mut self, kind: Kind, lane: Lane, part: impl Into<String>, summary: String) {
+        self.out.push_back(Waiting { kind, lane, part: part.into(), summary });
     }
 
     /// Queues the reply to an inbound call.
-    fn reply(&mut self, lane: Lane, said: String) {
-        self.say(lane, if said.starts_with("error ") { "error" } else { "result" }, said);
+    fn reply(&mut self, lane: Lane, summary: String) {
+        self.push_plain(lane, if summary.starts_with("error ") { "error" } else { "result" }, summary);
     }
 
     /// Queues an event.
-    fn tell(&mut self, told: String) {
-        self.events.push_back(told);
+    fn push_event(&mut self, event: String) {
+        self.events.push_back(event);
     }
 
     fn violation(&mut self, rule: Violation) {
-        self.tell(format!("violation {rule:?}"));
+        self.push_event(format!("violation {rule:?}"));
     }
 
     /// Returns `true` if the frame of a request of ours is still queued.
@@ -840,7 +840,7 @@ impl Model {
 
     /// The number of unpolled events about the end of calls and of outbound input requests.
     fn settled_waiting(&self) -> usize {
-        self.events.iter().filter(|told| told.starts_with("done ") || told.starts_with("input ")).count()
+        self.events.iter().filter(|event| event.starts_with("done ") || event.starts_with("input ")).count()
     }
 
     // ---- Time ----
@@ -853,7 +853,7 @@ impl Model {
         if call.held || !call.questions.is_empty() {
             return None;
         }
-        let idle = call.clocks.idle.map(|idle| (call.heard + micros(idle), "idle"));
+        let idle = call.clocks.idle.map(|idle| (call.last_activity + micros(idle), "idle"));
         let total = call.latest.map(|latest| (latest, "in all"));
         match (idle, total) {
             (Some(idle), Some(total)) if idle.0 < total.0 => Some(idle),
@@ -921,7 +921,7 @@ impl Model {
                 Due::Release(id) => self.release(id),
                 Due::Alarm(id) => {
                     self.alarms.remove(&id);
-                    self.tell(format!("alarm {id}"));
+                    self.push_event(format!("alarm {id}"));
                 }
                 Due::Acknowledgement => {
                     self.subscriber.acknowledge_by = None;
@@ -987,7 +987,7 @@ impl Model {
             is_stateless: self.is_stateless,
             place: 0,
             latest: None,
-            heard: now,
+            last_activity: now,
             asked: now,
             clocks,
             observed,
@@ -999,7 +999,7 @@ impl Model {
             questions,
         };
         if !held && self.is_stateless && self.serve_locally(&made) {
-            self.tell(format!("done {id} result"));
+            self.push_event(format!("done {id} result"));
             return Ok(id);
         }
         self.calls.insert(id, made);
@@ -1037,7 +1037,7 @@ impl Model {
         let (name, names) = (self.name(id), self.terms.names);
         let (level, is_stateless) = (self.level_words(), self.is_stateless);
         let Some(call) = self.calls.get_mut(&id) else { return };
-        (call.heard, call.asked, call.held) = (self.now, self.now, false);
+        (call.last_activity, call.asked, call.held) = (self.now, self.now, false);
         call.latest = call.clocks.max_total.map(|total| self.now + micros(total));
         if let Some((_, clock)) = Self::call_deadline(call).filter(|(at, _)| *at <= self.now) {
             // A held call gets no cancel, since its request was not sent.
@@ -1054,25 +1054,25 @@ impl Model {
             }
             return;
         }
-        let mut said = format!("request {id} {}", call.method);
+        let mut summary = format!("request {id} {}", call.method);
         if is_stateless {
-            said += " stateless";
+            summary += " stateless";
         }
         if call.observed {
-            said += &format!(" token {name}");
+            summary += &format!(" token {name}");
         }
         if call.depth > 0 && !names {
-            said += &format!(" depth {}", call.depth);
+            summary += &format!(" depth {}", call.depth);
         }
         if is_stateless {
-            said += &level;
+            summary += &level;
         }
         if call.op == Op::Listen {
-            said += &format!(" wants {}", summary::kinds(&summary::read_kinds(&call.given)));
+            summary += &format!(" wants {}", summary::kinds(&summary::read_kinds(&call.given)));
         }
         self.requests += 1;
         call.place = self.requests;
-        self.push(Kind::Request(id), Lane::CHANNEL, format!("request {id}"), said);
+        self.push(Kind::Request(id), Lane::CHANNEL, format!("request {id}"), summary);
     }
 
     /// The name that the other end uses for a call of ours.
@@ -1094,7 +1094,7 @@ impl Model {
             Phase::Answered => {}
             Phase::Fresh | Phase::Opened => return by_name("NotReady"),
         }
-        self.say(Lane::CHANNEL, "notice", "notice tesseron/claimed".to_owned());
+        self.push_plain(Lane::CHANNEL, "notice", "notice tesseron/claimed".to_owned());
         self.phase = Phase::Ready;
         self.settle_ending();
         Ok(0)
@@ -1115,11 +1115,11 @@ impl Model {
     pub(crate) fn provide_input(&mut self, key: u64, answer: &Answer, now: u64) -> Answered {
         self.advance(now);
         let Some(asked) = self.asked.remove(&key) else { return by_name("NotLive") };
-        let said = match answer {
+        let summary = match answer {
             Answer::Refused(error) => format!("error {} {}", asked.wire, error.code),
             _ => format!("result {}", asked.wire),
         };
-        self.say(asked.lane, format!("answer {key}"), said);
+        self.push_plain(asked.lane, format!("answer {key}"), summary);
         self.retire(asked.lane, &asked.wire);
         self.close_question_of_call(asked.parent, key);
         self.settle_ending();
@@ -1131,7 +1131,7 @@ impl Model {
         let Some(call) = self.calls.get(&id) else { return };
         let speaks = !call.held && call.method != "ping" && outcome != "lost";
         if !self.take_back(id) && speaks {
-            self.say(Lane::CHANNEL, format!("cancel {id}"), format!("cancel {}", self.name(id)));
+            self.push_plain(Lane::CHANNEL, format!("cancel {id}"), format!("cancel {}", self.name(id)));
         }
         self.finish_call(id, outcome);
     }
@@ -1147,21 +1147,21 @@ impl Model {
             self.refuse_asked(key);
         }
         let last = call.last.map_or_else(String::new, |last| format!(" last {}", summary::progress(&last)));
-        self.tell(format!("done {id} {outcome}{last}"));
+        self.push_event(format!("done {id} {outcome}{last}"));
     }
 
     fn refuse_asked(&mut self, key: u64) {
         if let Some(asked) = self.withdraw_asked(key)
             && self.may_write()
         {
-            self.say(asked.lane, format!("answer {key}"), format!("error {} {}", asked.wire, self.terms.over));
+            self.push_plain(asked.lane, format!("answer {key}"), format!("error {} {}", asked.wire, self.terms.over));
         }
     }
 
     fn withdraw_asked(&mut self, key: u64) -> Option<Asked> {
         let asked = self.asked.remove(&key)?;
         self.retire(asked.lane, &asked.wire);
-        self.tell(format!("gone {key}"));
+        self.push_event(format!("gone {key}"));
         Some(asked)
     }
 
@@ -1169,7 +1169,7 @@ impl Model {
         if let Some(call) = parent.and_then(|id| self.calls.get_mut(&id)) {
             call.questions.retain(|open| *open != key);
             if call.questions.is_empty() {
-                call.heard = self.now;
+                call.last_activity = self.now;
                 call.latest = call.latest.map(|latest| self.now + latest.saturating_sub(call.asked).max(1));
             }
         }
@@ -1302,10 +1302,10 @@ impl Model {
         };
         listener.kinds = both(&listener.kinds, &summary::filter(offered));
         listener.is_accepted = true;
-        let said = format!("notice {} of {} wants {}", summary::ACKNOWLEDGED, serve.wire, summary::kinds(&listener.kinds));
+        let summary = format!("notice {} of {} wants {}", summary::ACKNOWLEDGED, serve.wire, summary::kinds(&listener.kinds));
         serve.last_sent = Some(now);
         let lane = serve.lane;
-        self.push(Kind::Progress(id), lane, "within", said);
+        self.push(Kind::Progress(id), lane, "within", summary);
         self.settle_ending();
         Ok(0)
     }
@@ -1321,9 +1321,9 @@ impl Model {
             let Some(listener) = serve.listener.as_mut().filter(|one| one.is_accepted && one.kinds.contains(&kind)) else {
                 continue;
             };
-            let said = format!("notice {method} of {wire} about {kind}");
-            if !listener.waiting.contains(&said) {
-                listener.waiting.push_back(said);
+            let summary = format!("notice {method} of {wire} about {kind}");
+            if !listener.waiting.contains(&summary) {
+                listener.waiting.push_back(summary);
             }
             self.flush_notices(id);
             reached += 1;
@@ -1349,8 +1349,8 @@ impl Model {
         if !waiting.is_empty() {
             serve.last_sent = Some(now);
         }
-        for said in waiting {
-            self.push(Kind::Progress(id), lane, "within", said);
+        for summary in waiting {
+            self.push(Kind::Progress(id), lane, "within", summary);
         }
     }
 
@@ -1366,8 +1366,8 @@ impl Model {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         let (Some(kept), Some(token)) = (serve.kept.take(), &serve.token) else { return };
         (serve.last_sent, serve.place) = (Some(now), None);
-        let (lane, said) = (serve.lane, format!("progress {token} {}", summary::progress(&kept)));
-        self.push(Kind::Progress(id), lane, "within", said);
+        let (lane, summary) = (serve.lane, format!("progress {token} {}", summary::progress(&kept)));
+        self.push(Kind::Progress(id), lane, "within", summary);
     }
 
     /// [`protocol_core::Session::checkpoint`] of an object.
@@ -1420,16 +1420,16 @@ impl Model {
         }
         let key = self.number();
         let shown = if depth > 0 && !names { format!(" depth {depth}") } else { String::new() };
-        let said = format!("request {key} {method}{shown} parent {wire}");
+        let summary = format!("request {key} {method}{shown} parent {wire}");
         let at = self.config.timeouts.input.map(|span| self.now + micros(span));
         let ready = self.phase == Phase::Ready;
-        let held = (!ready).then(|| said.clone());
+        let held = (!ready).then(|| summary.clone());
         self.questions.insert(key, Question { asker: id, lane, kind, at, held });
         if let Some(serve) = self.serves.get_mut(&id) {
             serve.questions.push(key);
         }
         if ready {
-            self.push(Kind::Request(key), lane, "within", said);
+            self.push(Kind::Request(key), lane, "within", summary);
         }
         Ok(key)
     }
@@ -1508,7 +1508,7 @@ impl Model {
         self.out
             .retain(|waiting| waiting.kind != Kind::Progress(id) && !matches!(waiting.kind, Kind::Log(Some(of), _) if of == id));
         self.take_questions_back(id);
-        self.tell(format!("cancelled {id} {why}"));
+        self.push_event(format!("cancelled {id} {why}"));
     }
 
     /// Ends an inbound call with a reply that its handler did not make. The handler still runs.
@@ -1534,7 +1534,7 @@ impl Model {
         }
         self.reply(lane, frame);
         self.retire(lane, &wire);
-        self.tell(format!("cancelled {id} {why}"));
+        self.push_event(format!("cancelled {id} {why}"));
     }
 
     fn close_question(&mut self, key: u64) -> Option<Question> {
@@ -1548,7 +1548,7 @@ impl Model {
     fn take_question_back(&mut self, key: u64) -> Option<Question> {
         let question = self.close_question(key)?;
         if question.held.is_none() && !self.take_back(key) && self.terms.cancels_questions {
-            self.say(question.lane, "within", format!("cancel {key}"));
+            self.push_plain(question.lane, "within", format!("cancel {key}"));
         }
         Some(question)
     }
@@ -1557,7 +1557,7 @@ impl Model {
     fn bring(&mut self, key: u64, question: &Question, answer: &str) {
         let is_answer = matches!(answer, "confirm true" | "confirm false");
         let answer = if question.kind == "confirm" && !is_answer { "confirm false" } else { answer };
-        self.tell(format!("input {} {key} {answer}", question.asker));
+        self.push_event(format!("input {} {key} {answer}", question.asker));
     }
 
     // ---- As caller or callee ----
@@ -1618,19 +1618,19 @@ impl Model {
         if !matches!(self.phase, Phase::Answered | Phase::Ready) {
             return by_name("NotReady");
         }
-        self.say(Lane::CHANNEL, "notice", format!("notice {method}"));
+        self.push_plain(Lane::CHANNEL, "notice", format!("notice {method}"));
         Ok(0)
     }
 
     /// [`protocol_core::Session::set_alarm`].
     pub(crate) fn set_alarm(&mut self, at: u64) -> Answered {
-        let rung = self.events.iter().filter(|told| told.starts_with("alarm ")).count();
+        let rung = self.events.iter().filter(|event| event.starts_with("alarm ")).count();
         if self.is_closed() || self.alarms.len() + rung >= self.config.limits.alarms {
             return by_name("TooManyAlarms");
         }
         let id = self.number();
         if at <= self.now {
-            self.tell(format!("alarm {id}"));
+            self.push_event(format!("alarm {id}"));
         } else {
             self.alarms.insert(id, at);
         }
@@ -1772,7 +1772,7 @@ impl Model {
         self.live.clear();
         self.past.clear();
         self.subscriber = Subscriber::default();
-        self.tell(format!("closed {reason}"));
+        self.push_event(format!("closed {reason}"));
     }
 
     // ---- Lanes ----
@@ -1897,13 +1897,13 @@ impl Model {
     }
 
     /// Queues an unsolicited reply, unless the id is in use by an open request.
-    fn answer(&mut self, wire: &str, said: String) {
+    fn answer(&mut self, wire: &str, summary: String) {
         let lane = self.arriving.0;
         if self.live.contains_key(&(lane, wire.to_owned())) {
             self.violation(Violation::DuplicateRequest);
         } else {
             self.arriving.1 += 1;
-            self.say(lane, if said.starts_with("error ") { "refusal" } else { "result" }, said);
+            self.push_plain(lane, if summary.starts_with("error ") { "refusal" } else { "result" }, summary);
         }
     }
 
@@ -1998,11 +1998,11 @@ impl Model {
                 }
                 let lane = self.arriving.0;
                 self.arriving.1 += 1;
-                self.say(lane, "result", format!("result {wire}"));
+                self.push_plain(lane, "result", format!("result {wire}"));
                 self.phase = Phase::Answered;
                 self.greeting_of_peer = Some((lane, wire.to_owned()));
                 self.handshake_at = None;
-                self.tell("ready".to_owned());
+                self.push_event("ready".to_owned());
             }
             _ if is_question && self.client => self.take_question(method, wire, params, claimed),
             "logging/setLevel" if !self.client && !names => {
@@ -2042,7 +2042,7 @@ impl Model {
         let token = named.or_else(|| params["_meta"].get("progressToken").map(Value::to_string)).filter(|_| !listens);
         let level = params["_meta"][summary::LOG_LEVEL].as_str().and_then(Level::from_name);
         let method = if method == self.terms.call { "tools/call" } else { method };
-        self.tell(format!("request {id} {method} depth {depth} observed {}", token.is_some()));
+        self.push_event(format!("request {id} {method} depth {depth} observed {}", token.is_some()));
         let serve = Serve {
             lane: self.arriving.0,
             wire: wire.to_owned(),
@@ -2143,7 +2143,7 @@ impl Model {
             }
             call.questions.push(key);
         }
-        self.tell(format!("asked {key} parent {} {kind} depth {depth}", parent.unwrap_or(0)));
+        self.push_event(format!("asked {key} parent {} {kind} depth {depth}", parent.unwrap_or(0)));
     }
 
     fn take_notification(&mut self, method: &str, params: &Value) {
@@ -2174,7 +2174,7 @@ impl Model {
                 let can = |what: &str| params["agentCapabilities"][what] == true;
                 self.peer_can = [can("sampling"), can("elicitation")];
                 if self.phase == Phase::Ready {
-                    self.tell("changed".to_owned());
+                    self.push_event("changed".to_owned());
                 } else {
                     self.early_change = true;
                 }
@@ -2183,10 +2183,10 @@ impl Model {
                 // A record on behalf of an ended call is a late frame.
                 let named = params.get("invocationId").and_then(|_| self.call_named(params, &Value::Null));
                 if named.is_none_or(|id| self.calls.get(&id).is_some_and(|call| !call.held)) {
-                    self.tell("log".to_owned());
+                    self.push_event("log".to_owned());
                 }
             }
-            _ if names && self.serves_peer() => self.tell("notice".to_owned()),
+            _ if names && self.serves_peer() => self.push_event("notice".to_owned()),
             _ if names => self.violation(Violation::OutOfPhase),
             "notifications/cancelled" => {
                 let wire = params["requestId"].to_string();
@@ -2213,8 +2213,8 @@ impl Model {
                 Phase::Ready => {}
                 Phase::Fresh | Phase::Opened => self.violation(Violation::OutOfPhase),
             },
-            "notifications/message" => self.tell("log".to_owned()),
-            _ if self.serves_peer() => self.tell("notice".to_owned()),
+            "notifications/message" => self.push_event("log".to_owned()),
+            _ if self.serves_peer() => self.push_event("notice".to_owned()),
             _ => self.violation(Violation::OutOfPhase),
         }
     }
@@ -2224,9 +2224,9 @@ impl Model {
             self.release_call(id);
         }
         for (key, question) in &mut self.questions {
-            if let Some(said) = question.held.take() {
+            if let Some(summary) = question.held.take() {
                 let (kind, lane, part) = (Kind::Request(*key), question.lane, "within".to_owned());
-                self.out.push_back(Waiting { kind, lane, part, said });
+                self.out.push_back(Waiting { kind, lane, part, summary });
             }
         }
     }
@@ -2261,17 +2261,17 @@ impl Model {
                 _ => {}
             }
             if is_above && call.clocks.reset_on_progress {
-                call.heard = now;
+                call.last_activity = now;
             }
-            return self.tell(format!("progress {id} {}", summary::progress(&update)));
+            return self.push_event(format!("progress {id} {}", summary::progress(&update)));
         }
         if is_above {
             call.floor = update.value;
             call.last = Some(update.clone());
             if call.clocks.reset_on_progress {
-                call.heard = now;
+                call.last_activity = now;
             }
-            return self.tell(format!("progress {id} {}", summary::progress(&update)));
+            return self.push_event(format!("progress {id} {}", summary::progress(&update)));
         }
         if call.quiet_until.is_none_or(|until| now >= until) {
             call.quiet_until = Some(now + quiet);
@@ -2296,19 +2296,19 @@ impl Model {
         }
         self.opening = None;
         if let Some(error) = error {
-            self.tell(format!("refused {}", error["code"]));
+            self.push_event(format!("refused {}", error["code"]));
         }
         if error.is_some() || !frame["result"]["protocolVersion"].is_string() {
             return self.fail("HandshakeRefused");
         }
         self.phase = Phase::Ready;
         self.handshake_at = None;
-        self.tell("ready".to_owned());
+        self.push_event("ready".to_owned());
         if let Some(greeted) = self.terms.greeted {
-            self.say(Lane::CHANNEL, "notice", greeted.to_owned());
+            self.push_plain(Lane::CHANNEL, "notice", greeted.to_owned());
         }
         if self.early_change {
-            self.tell("changed".to_owned());
+            self.push_event("changed".to_owned());
         } else if self.terms.names {
             let can = |what: &str| frame["result"]["capabilities"][what] == true;
             self.peer_can = [can("sampling"), can("elicitation")];

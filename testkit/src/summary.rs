@@ -16,27 +16,27 @@ pub fn frame(text: &str) -> String {
     let id = frame.get("id").map(Value::to_string);
     match (frame["method"].as_str(), id) {
         (Some(method), Some(id)) => {
-            let mut said = format!("request {id} {method}");
+            let mut summary = format!("request {id} {method}");
             if let Some(name) = params.get("invocationId") {
-                said += &format!(" {} {name}", if method == "actions/invoke" { "token" } else { "parent" });
+                summary += &format!(" {} {name}", if method == "actions/invoke" { "token" } else { "parent" });
             }
             if names_caller(params) {
-                said += " stateless";
+                summary += " stateless";
             }
             for (name, word) in
                 [("progressToken", "token"), ("protocol-core/samplingDepth", "depth"), ("protocol-core/parent", "parent")]
             {
                 if let Some(value) = params["_meta"].get(name) {
-                    said += &format!(" {word} {value}");
+                    summary += &format!(" {word} {value}");
                 }
             }
             if let Some(level) = params["_meta"][LOG_LEVEL].as_str() {
-                said += &format!(" level {level}");
+                summary += &format!(" level {level}");
             }
             if method == LISTEN {
-                said += &format!(" wants {}", kinds_of(params));
+                summary += &format!(" wants {}", kinds_of(params));
             }
-            said
+            summary
         }
         (Some("notifications/cancelled"), None) => format!("cancel {}", params["requestId"]),
         (Some("notifications/progress"), None) => {

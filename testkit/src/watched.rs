@@ -199,20 +199,20 @@ impl<S: Subject> Watched<S> {
         }
     }
 
-    /// Calls a method of the session and of the model, and compares the results. `said` converts the result of the session into that of the
-    /// model.
+    /// Calls a method of the session and of the model, and compares the results. `convert` converts the result of the session into that of
+    /// the model.
     #[track_caller]
     fn verb<T>(
         &mut self,
         now: Instant,
         name: &str,
         run: impl FnOnce(&mut S) -> T,
-        said: impl FnOnce(&T) -> Answered,
+        convert: impl FnOnce(&T) -> Answered,
         predict: impl FnOnce(&mut Model) -> Answered,
     ) -> T {
         self.now = self.now.max(now);
         let value = self.run(name, run);
-        let got = said(&value);
+        let got = convert(&value);
         self.note(|| format!("{name} -> {got:?}"));
         if let Some(model) = &mut self.model {
             assert_eq!(got, predict(model), "the model has another answer of `{name}`");
@@ -262,10 +262,10 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
         let copy = call.clone();
-        let said =
+        let convert =
             |made: &Result<OutboundId, InvokeError>| made.as_ref().map(number).map_err(|refused| format!("{:?}", refused.why));
         let run = |subject: &mut S| subject.session_mut().invoke(call, now);
-        let made = self.verb(now, "invoke", run, said, |model| model.invoke(&copy, now.as_micros()));
+        let made = self.verb(now, "invoke", run, convert, |model| model.invoke(&copy, now.as_micros()));
         if let Ok(id) = &made {
             let at_once = is_over_at_once(copy.timeouts.unwrap_or_else(|| self.config().timeouts.call));
             self.see(&Fact::Called { id: *id, call: &copy, at_once });
@@ -303,9 +303,9 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, SendError> {
         self.model = None;
-        let said = |made: &Result<OutboundId, SendError>| made.as_ref().map(number).map_err(|why| format!("{why:?}"));
+        let convert = |made: &Result<OutboundId, SendError>| made.as_ref().map(number).map_err(|why| format!("{why:?}"));
         let run = |subject: &mut S| subject.session_mut().resume_input(pending, now);
-        let resumed = self.verb(now, "resume_input", run, said, |_| unreachable!("nothing is predicted"));
+        let resumed = self.verb(now, "resume_input", run, convert, |_| unreachable!("nothing is predicted"));
         if let Ok(id) = &resumed {
             let at_once = is_over_at_once(self.config().timeouts.call);
             self.see(&Fact::Resumed { id: *id, pending, at_once });
@@ -490,8 +490,8 @@ impl<S: Subject> Watched<S> {
     pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
         self.see(&Fact::Published { notice });
         let run = |subject: &mut S| subject.session_mut().publish(notice, now);
-        let said = |reached: &usize| Ok(u64::try_from(*reached).unwrap_or(u64::MAX));
-        let reached = self.verb(now, "publish", run, said, |model| model.publish(notice, now.as_micros()));
+        let convert = |reached: &usize| Ok(u64::try_from(*reached).unwrap_or(u64::MAX));
+        let reached = self.verb(now, "publish", run, convert, |model| model.publish(notice, now.as_micros()));
         self.after();
         reached
     }
@@ -801,10 +801,10 @@ impl<S: Subject> Watched<S> {
         }
         if let Some(model) = &mut self.model {
             let predicted = model.poll_transmit(out.as_ref().map(|out| out.route.lane));
-            let said = out.as_ref().map(|out| {
+            let sent = out.as_ref().map(|out| {
                 format!("{} as {}", summary::frame(&String::from_utf8_lossy(&out.frame)), summary::part(out.route.kind))
             });
-            assert_eq!(said, predicted, "the model has another frame: {out:?}");
+            assert_eq!(sent, predicted, "the model has another frame: {out:?}");
         }
         self.after();
         out
