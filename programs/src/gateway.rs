@@ -26,7 +26,7 @@ use crate::adapter::{Adapter, End, Place, first, start};
 /// The interval between scans of the manifests if no change is reported.
 const POLL: Duration = Duration::from_secs(2);
 /// The number of printed errors that are remembered, so that none is printed twice. When there are so many, all are forgotten.
-const TOLD: usize = 1024;
+const MAX_PRINTED: usize = 1024;
 /// The time between a change and the next scan.
 const SETTLE: Duration = Duration::from_millis(20);
 /// The time for the apps to close their channels at the end.
@@ -44,7 +44,7 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     let end = Bell::default();
     let wish = Arc::new(wish);
     // Waits for signals before the first client is served, so that none is missed.
-    let told = async {
+    let signalled = async {
         first(adapter.interrupt(), adapter.terminate()).await;
         // The channels to the agent and the apps have a short time to close.
         end.ring();
@@ -59,7 +59,7 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
         };
         served.map_or_else(|why| complain("gateway", why, status::NO_SERVER), |()| status::OK)
     };
-    first(told, served).await
+    first(signalled, served).await
 }
 
 /// Serves one agent after the other.
@@ -128,7 +128,7 @@ async fn look_after<A: Adapter>(
     let events = async {
         loop {
             let event = gateway.next_event().await?;
-            tell(wish, &event);
+            print_event(wish, &event);
             if let BridgeEvent::AgentClosed(reason) = event {
                 break Ok(reason);
             }
@@ -164,11 +164,11 @@ async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (
         agent.last_words().await;
         Ok(())
     };
-    let told = async {
+    let signalled = async {
         end.rung().await;
         Ok(())
     };
-    let ended: Result<(), TesseronError> = first(events, first(driven, first(left, told))).await;
+    let ended: Result<(), TesseronError> = first(events, first(driven, first(left, signalled))).await;
     gateway.close(Close::Now);
     adapter.sleep(LAST_WORDS).await;
     ended.map_err(|error| error.to_string())?;
@@ -183,8 +183,8 @@ fn open<S: Sockets>(sockets: S, wish: &GatewayWish) -> Result<(Gateway<S>, Home)
     Ok((Gateway::new(sockets, config, home.clone())?, home))
 }
 
-/// Scans the manifests when the system reports a change, and at intervals in case it does not. Each error is printed once, until [`TOLD`]
-/// errors were printed.
+/// Scans the manifests when the system reports a change, and at intervals in case it does not. Each error is printed once, until
+/// [`MAX_PRINTED`] errors were printed.
 async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<Infallible, TesseronError> {
     let changed = Arc::new(Bell::default());
     let rings = Arc::clone(&changed);
@@ -196,10 +196,10 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
     })
     .ok();
     let mut watches = false;
-    let mut told = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     loop {
-        if told.len() >= TOLD {
-            told.clear();
+        if printed.len() >= MAX_PRINTED {
+            printed.clear();
         }
         // The folder may be created later.
         if let (false, Some(watcher)) = (watches, &mut watcher) {
@@ -211,13 +211,13 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
                 let unreachable = scan.unreachable.iter().map(|(name, error)| format!("{name} cannot be reached: {error}"));
                 let unannounced = scan.unannounced.iter().map(ToString::to_string);
                 for trouble in refused.chain(unreachable).chain(unannounced) {
-                    if told.insert(trouble.clone()) {
+                    if printed.insert(trouble.clone()) {
                         complain("gateway", trouble, status::NO_SERVER);
                     }
                 }
             }
             Err(error) => {
-                if told.insert(error.to_string()) {
+                if printed.insert(error.to_string()) {
                     complain("gateway", error, status::NO_SERVER);
                 }
             }
@@ -233,7 +233,7 @@ fn is_change(kind: EventKind) -> bool {
     !kind.is_access() || kind == EventKind::Access(AccessKind::Close(AccessMode::Write))
 }
 
-fn tell(wish: &GatewayWish, event: &BridgeEvent) {
+fn print_event(wish: &GatewayWish, event: &BridgeEvent) {
     match event {
         BridgeEvent::AppReady { app, code: Some(code), .. } => {
             say(format_args!("gateway: {} waits to be claimed with {code}", one_line(&app.identity.name)));
