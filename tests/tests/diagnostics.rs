@@ -497,7 +497,7 @@ fn texts_of_the_peer_are_logged_only_up_to_a_bound() {
 
 #[test]
 fn a_subscriber_that_reads_the_statistics_of_peers_never_blocks_on_their_lock() {
-    let (tell, done) = channel();
+    let (sender, done) = channel();
     // A subscriber that blocks on the lock would wait for ever, so it runs in a thread that the test does not join.
     thread::spawn(move || {
         let outer = Tool::new("outer", async |context: Context, (): ()| {
@@ -520,7 +520,7 @@ fn a_subscriber_that_reads_the_statistics_of_peers_never_blocks_on_their_lock() 
         world.caller.call_tool("late", Json::empty_object()).unwrap_err();
         let open: Vec<_> = world.listener.memory.lock().unwrap().spans.iter().filter(|span| span.references > 0).cloned().collect();
         world.listener.inspected.lock().unwrap().clear();
-        tell.send(open).unwrap();
+        sender.send(open).unwrap();
     });
     let open = done.recv_timeout(Duration::from_secs(30)).expect("the subscriber blocks on no lock");
     assert!(open.is_empty(), "every span has been closed: {open:?}");

@@ -71,7 +71,7 @@ impl Client for Plain {}
 fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_under_the_lock() {
     let inspector = Arc::new(Inspector::default());
     tracing::subscriber::set_global_default(Listening(Arc::clone(&inspector))).unwrap();
-    let (tell, done) = channel();
+    let (sender, done) = channel();
     // A subscriber that blocks on the lock would wait for ever, so it runs in a thread that the test does not join.
     thread::spawn(move || {
         let executor = Executor::new();
@@ -87,7 +87,7 @@ fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_un
         tracing::callsite::rebuild_interest_cache();
         executor.block_on(call).expect("it ends").result().unwrap();
         *inspector.peer.lock().unwrap() = None;
-        tell.send(spans).unwrap();
+        sender.send(spans).unwrap();
     });
     let spans = done.recv_timeout(Duration::from_secs(30)).expect("the subscriber blocks on no lock");
     assert_eq!(spans, 1, "the call has a span");

@@ -12,9 +12,9 @@ use super::recording::{Channel, TurnKind};
 
 /// The configuration of a session that declares the same capabilities as the recorded end.
 pub(super) fn config(calls: bool, channel: &Channel) -> Config {
-    let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
+    let frames = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {
-        let greeting = said.clone().find(|frame| frame["method"] == "initialize").map_or(&Value::Null, |frame| &frame["params"]);
+        let greeting = frames.clone().find(|frame| frame["method"] == "initialize").map_or(&Value::Null, |frame| &frame["params"]);
         let mut config = Config::mcp_client(identity(&greeting["clientInfo"]));
         let declares = &greeting["capabilities"];
         config.capabilities.sampling = declares.get("sampling").is_some();
@@ -25,8 +25,10 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
         config.capabilities.roots = declares.get("roots").is_some();
         config
     } else {
-        let welcome =
-            said.clone().find(|frame| frame.pointer("/result/serverInfo").is_some()).map_or(&Value::Null, |frame| &frame["result"]);
+        let welcome = frames
+            .clone()
+            .find(|frame| frame.pointer("/result/serverInfo").is_some())
+            .map_or(&Value::Null, |frame| &frame["result"]);
         let mut config = Config::mcp_server(identity(&welcome["serverInfo"]));
         config.era = Era::Auto;
         let declares = &welcome["capabilities"];
@@ -161,9 +163,9 @@ fn notify(player: &mut Player, method: &str, params: Option<&Value>) -> Result<(
         "notifications/message" => {
             let record = params.unwrap_or(&Value::Null);
             let level = record["level"].as_str().and_then(Level::from_name).unwrap_or(Level::Info);
-            let mut said = LogRecord::new(level, json(&record["data"]));
-            said.logger = record["logger"].as_str().map(Into::into);
-            return player.live()?.log(None, said, now).map(drop).map_err(|error| error.to_string());
+            let mut log_record = LogRecord::new(level, json(&record["data"]));
+            log_record.logger = record["logger"].as_str().map(Into::into);
+            return player.live()?.log(None, log_record, now).map(drop).map_err(|error| error.to_string());
         }
         "notifications/tools/list_changed" => Notice::ToolsChanged,
         "notifications/prompts/list_changed" => Notice::PromptsChanged,

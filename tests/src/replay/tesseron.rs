@@ -14,9 +14,9 @@ use super::recording::{Channel, TurnKind};
 
 /// The configuration of a session that declares the same capabilities as the recorded end.
 pub(super) fn config(calls: bool, channel: &Channel) -> Config {
-    let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
+    let frames = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {
-        let welcome = said.clone().find_map(|frame| frame.pointer("/result/agent").map(|_| &frame["result"]));
+        let welcome = frames.clone().find_map(|frame| frame.pointer("/result/agent").map(|_| &frame["result"]));
         let mut config = Config::tesseron_gateway(GatewayConfig::default());
         if let Some(welcome) = welcome {
             config.identity = identity(&welcome["agent"]);
@@ -28,7 +28,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
     } else {
         let nothing = value!({"app": {"id": "app"}, "actions": [], "resources": [], "capabilities": {}});
         let greets = |frame: &&Value| matches!(frame["method"].as_str(), Some("tesseron/hello" | "tesseron/resume"));
-        let greeting = said.clone().find(greets).map_or(&nothing, |frame| &frame["params"]);
+        let greeting = frames.clone().find(greets).map_or(&nothing, |frame| &frame["params"]);
         let app = &greeting["app"];
         let text = |name: &str| app[name].as_str().map(str::to_owned);
         let mut own = App::default();
@@ -55,8 +55,8 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
 
 /// The time in milliseconds that each action of the recorded app may take, if the app declares one.
 pub(super) fn deadlines(channel: &Channel) -> impl Iterator<Item = (String, u64)> {
-    let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
-    let actions = said.filter_map(|frame| frame.pointer("/params/actions").and_then(Value::as_array)).flatten();
+    let frames = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
+    let actions = frames.filter_map(|frame| frame.pointer("/params/actions").and_then(Value::as_array)).flatten();
     actions.filter_map(|action| Some((action["name"].as_str()?.to_owned(), action["timeoutMs"].as_u64()?)))
 }
 

@@ -85,16 +85,16 @@ impl<S: Subject> Users<S> {
     }
 
     /// Sends all queued frames, and handles the events of each client.
-    fn listen(&mut self) {
+    fn deliver(&mut self) {
         self.crowd.leave();
         for at in 0..3 {
             while let Some(event) = self.crowd.client_mut(at).poll_event() {
-                self.hear(at, &event);
+                self.handle_event(at, &event);
             }
         }
     }
 
-    fn hear(&mut self, at: usize, event: &Event) {
+    fn handle_event(&mut self, at: usize, event: &Event) {
         match event {
             Event::Done { outcome: Outcome::Result(result), .. } => {
                 self.seen.results[at] += usize::from(result.as_str().contains(NAMES[at]));
@@ -201,7 +201,7 @@ impl<S: Subject> Users<S> {
                 4 | 5 => _ = self.crowd.arrive_at_client(at),
                 _ => self.serve(rng.below(64), number),
             }
-            self.listen();
+            self.deliver();
         }
         self.seen
     }
@@ -238,13 +238,13 @@ fn a_frame_for_one_caller_that_reaches_another_breaks_a_guarantee() {
     for ways in [Ways::Lanes, Ways::Channel] {
         for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_callers()) {
             let named = format!("{}: ", fault.breaks().expect("a guarantee"));
-            let says = |seed| {
+            let message = |seed| {
                 let server = Broken::new(Session::new(server_config(), NOW), fault);
-                let said = catch_unwind(AssertUnwindSafe(|| Users::new(server, ways).run(seed, 300))).err()?;
-                said.downcast_ref::<String>().cloned()
+                let message = catch_unwind(AssertUnwindSafe(|| Users::new(server, ways).run(seed, 300))).err()?;
+                message.downcast_ref::<String>().cloned()
             };
-            let said: Vec<_> = (0..40).filter_map(says).collect();
-            assert!(said.iter().any(|what| what.starts_with(&named)), "{ways:?}: {fault:?} does not break {named}{said:?}");
+            let messages: Vec<_> = (0..40).filter_map(message).collect();
+            assert!(messages.iter().any(|what| what.starts_with(&named)), "{ways:?}: {fault:?} does not break {named}{messages:?}");
         }
     }
 }
@@ -261,10 +261,10 @@ fn a_client_without_a_handshake_that_answers_breaks_a_guarantee() {
             client.handle_frame(frame.into(), Lane::CHANNEL, NOW).expect("it takes frames");
             while client.poll_event().is_some() {}
         }
-        let said = catch_unwind(AssertUnwindSafe(|| std::iter::from_fn(|| client.poll_transmit()).count()));
-        said.map_err(|said| said.downcast_ref::<String>().cloned().unwrap_or_default())
+        let result = catch_unwind(AssertUnwindSafe(|| std::iter::from_fn(|| client.poll_transmit()).count()));
+        result.map_err(|result| result.downcast_ref::<String>().cloned().unwrap_or_default())
     };
     assert_eq!(answers(None), Ok(0));
-    let said = answers(Some(Fault::AnswersWithoutHandshake)).unwrap_err();
-    assert!(said.starts_with("G15: a response of a client"), "{said}");
+    let message = answers(Some(Fault::AnswersWithoutHandshake)).unwrap_err();
+    assert!(message.starts_with("G15: a response of a client"), "{message}");
 }

@@ -99,14 +99,15 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
 fn every_case_that_a_fuzzer_found_is_explained() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let page = fs::read_to_string(corpus.join("FOUND.md")).expect("tests/corpus/FOUND.md");
-    let told: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |")).map(|(name, _)| name).collect();
+    let explained: Vec<_> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |")).map(|(name, _)| name).collect();
     let found = TARGETS.iter().flat_map(|(target, _)| {
         let names = fs::read_dir(corpus.join(target)).expect("a corpus").map(|entry| entry.expect("an entry").file_name());
         names.map(move |name| format!("{target}/{}", name.to_string_lossy()))
     });
     let mut found: Vec<_> = found.filter(|name| name.contains("/found-")).collect();
     found.sort();
-    assert_eq!(told, found, "tests/corpus/FOUND.md has a row for each case, in order");
+    assert_eq!(explained, found, "tests/corpus/FOUND.md has a row for each case, in order");
 }
 
 /// Generated cases of the target `session` in which clients choose the era; few of its stored cases do.

@@ -190,8 +190,8 @@ fn a_search_of_stateless_requests_finds_planted_faults() {
     let listens = Bounds { calls: 1, listens: 1, ..NOTHING };
     let object = |fault, bounds, what: &str| {
         for orders in [All, Enough] {
-            let said = objection_to(stateless_configs, fault, bounds, orders).map(|objection| objection.what);
-            assert!(said.as_ref().is_some_and(|said| said.contains(what)), "{fault:?}: {said:?}");
+            let objection = objection_to(stateless_configs, fault, bounds, orders).map(|objection| objection.what);
+            assert!(objection.as_ref().is_some_and(|objection| objection.contains(what)), "{fault:?}: {objection:?}");
         }
     };
     object(Fault::AsksWithoutHandshake, calls, "G15: ");

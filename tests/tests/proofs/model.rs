@@ -504,20 +504,20 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
 
 /// Runs up to 400 cases of a world whose ends have `fault`. Returns the failures, at most a few.
 fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for number in 0..400 {
         if fault == Fault::Nondeterministic && judged_alone {
-            said.extend(replays(|| broken_case(spoken, fault, number, true)).err().map(|objection| objection.to_string()));
+            messages.extend(replays(|| broken_case(spoken, fault, number, true)).err().map(|objection| objection.to_string()));
         } else if let Err(what) = catch_unwind(AssertUnwindSafe(|| broken_case(spoken, fault, number, judged_alone))) {
             let what =
                 what.downcast_ref::<String>().cloned().or_else(|| what.downcast_ref::<&str>().map(|what| (*what).to_owned()));
-            said.extend(what);
+            messages.extend(what);
         }
-        if said.len() > 12 {
+        if messages.len() > 12 {
             break;
         }
     }
-    said
+    messages
 }
 
 #[test]
@@ -548,11 +548,11 @@ fn without_a_model_the_judge_names_the_guarantee_that_is_broken() {
                 // A response of Tesseron also names its call, so the session itself reports the wrong id.
                 continue;
             }
-            let said = objections(spoken, fault, true);
+            let messages = objections(spoken, fault, true);
             let named = format!("{guarantee}: ");
             assert!(
-                said.iter().any(|what| what.starts_with(&named)),
-                "{fault:?} on {spoken:?} does not break {guarantee}: {said:?}"
+                messages.iter().any(|what| what.starts_with(&named)),
+                "{fault:?} on {spoken:?} does not break {guarantee}: {messages:?}"
             );
         }
     }

@@ -498,8 +498,8 @@ fn asked_twice<S: Subject>(client: &mut Watched<S>) {
 fn a_retry_with_anything_of_an_earlier_round_is_objected_to_by_g14() {
     judged(None);
     for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_rounds()) {
-        let said = catch_unwind(AssertUnwindSafe(|| judged(Some(fault)))).expect_err("it is no fault");
-        let said = said.downcast_ref::<String>().cloned().unwrap_or_default();
-        assert!(said.starts_with("G14: "), "{fault:?}: {said}");
+        let message = catch_unwind(AssertUnwindSafe(|| judged(Some(fault)))).expect_err("it is no fault");
+        let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(message.starts_with("G14: "), "{fault:?}: {message}");
     }
 }

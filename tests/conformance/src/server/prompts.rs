@@ -25,20 +25,20 @@ struct Embedding {
 
 pub(super) fn prompts() -> Vec<Prompt> {
     vec![
-        Prompt::new("test_simple_prompt", async |_, _| said([PromptMessage::user("This is a simple prompt for testing.")]))
+        Prompt::new("test_simple_prompt", async |_, _| output([PromptMessage::user("This is a simple prompt for testing.")]))
             .description("Says one thing."),
         Prompt::typed("test_prompt_with_arguments", async |_: Context, Two { arg1, arg2 }: Two| {
-            said([PromptMessage::user(format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"))])
+            output([PromptMessage::user(format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"))])
         })
         .description("Repeats its arguments."),
         Prompt::typed("test_prompt_with_embedded_resource", async |_: Context, Embedding { resource_uri }: Embedding| {
             let resource = Content::embedded(&resource_uri, "text/plain", "Embedded resource content for testing.");
-            said([PromptMessage::user_content(resource), PromptMessage::user("Please process the embedded resource above.")])
+            output([PromptMessage::user_content(resource), PromptMessage::user("Please process the embedded resource above.")])
         })
         .description("Embeds a resource."),
         Prompt::new("test_prompt_with_image", async |_, _| {
             let image = Content::image(PIXEL, "image/png");
-            said([PromptMessage::user_content(image), PromptMessage::user("Please analyze the image above.")])
+            output([PromptMessage::user_content(image), PromptMessage::user("Please analyze the image above.")])
         })
         .description("Shows an image."),
         Prompt::new("test_input_required_result_prompt", async |context: Context, _| {
@@ -46,12 +46,12 @@ pub(super) fn prompts() -> Vec<Prompt> {
             let form = Elicit::new("What is it about?", schema.into());
             let given = context.elicit(form).key("user_context").await?;
             let about = given.and_then(|given| given.member("context")).and_then(|about| about.as_text()).unwrap_or_default();
-            said([PromptMessage::user(format!("Tell me about {}", about.as_str()))])
+            output([PromptMessage::user(format!("Tell me about {}", about.as_str()))])
         })
         .description("Asks the user what it is about."),
     ]
 }
 
-fn said<const N: usize>(messages: [PromptMessage; N]) -> Result<PromptOutput, ToolError> {
+fn output<const N: usize>(messages: [PromptMessage; N]) -> Result<PromptOutput, ToolError> {
     Ok(PromptOutput::new(messages))
 }

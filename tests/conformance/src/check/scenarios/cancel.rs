@@ -56,7 +56,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// Fails if the rule is a MUST in the revision, and warns if it is a SHOULD.
-fn tell(s: &mut Session<'_>, what: String) -> Result<(), Stop> {
+fn fail_or_warn(s: &mut Session<'_>, what: String) -> Result<(), Stop> {
     if s.is_stateless() {
         return wrong(what);
     }
@@ -71,7 +71,7 @@ async fn unanswered(s: &mut Session<'_>) -> Result<(), Stop> {
     s.alive().await?;
     s.listen(Duration::from_secs(1)).await?;
     match s.response(&id) {
-        Some(response) => tell(s, format!("the cancelled call was answered: {}", response.short())),
+        Some(response) => fail_or_warn(s, format!("the cancelled call was answered: {}", response.short())),
         None => Ok(()),
     }
 }
@@ -87,7 +87,7 @@ async fn reaches_handler(s: &mut Session<'_>) -> Result<(), Stop> {
     s.listen(GRACE + (pace * 3).clamp(Duration::from_secs(1), Duration::from_secs(5))).await?;
     let late = s.progress(token).iter().filter(|(at, _)| *at > cancelled + GRACE).count();
     if late > 0 {
-        return tell(s, format!("progress came later than half a second after the cancel, {late} times"));
+        return fail_or_warn(s, format!("progress came later than half a second after the cancel, {late} times"));
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ async fn at_once(s: &mut Session<'_>) -> Result<(), Stop> {
     s.alive().await?;
     s.listen(Duration::from_secs(1)).await?;
     match s.response(&id) {
-        Some(response) => tell(s, format!("the cancelled call was answered: {}", response.short())),
+        Some(response) => fail_or_warn(s, format!("the cancelled call was answered: {}", response.short())),
         None => Ok(()),
     }
 }

@@ -252,10 +252,10 @@ async fn nonsense(s: &mut Session<'_>, lines: &[&str], code: i64) -> Result<(), 
         s.send(line).await?;
         s.alive().await?;
         let until = s.deadline().min(tokio::time::Instant::now() + Duration::from_secs(1));
-        let told = s.until(until, |seen| seen[before..].iter().find_map(|frame| frame.code())).await?;
-        match told {
-            Some(told) if told == code => {}
-            Some(told) => s.warn(format!("{line} was answered with the error {told}")),
+        let received = s.until(until, |seen| seen[before..].iter().find_map(|frame| frame.code())).await?;
+        match received {
+            Some(received) if received == code => {}
+            Some(received) => s.warn(format!("{line} was answered with the error {received}")),
             None => s.warn(format!("{line} was not answered")),
         }
     }
