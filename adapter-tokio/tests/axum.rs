@@ -35,9 +35,9 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
 fn exchange(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a server");
     stream.write_all(request.as_bytes()).expect("a reader");
-    let mut said = String::new();
-    stream.read_to_string(&mut said).expect("a response");
-    said
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    response
 }
 
 /// Calls `whoami` with the header fields `fields` and the usual header fields, and returns the whole response.

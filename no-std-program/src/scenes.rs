@@ -72,9 +72,9 @@ pub fn whole_life_of_two_ends() {
     }
     server.respond(serving, Reply::Tool(ToolOutput::text("done")), now).unwrap();
     carry(&mut client, &mut server, now);
-    let heard = events(&mut client);
-    assert_eq!(heard.iter().filter(|event| matches!(event, Event::Progress { id, .. } if *id == first)).count(), 2);
-    assert!(matches!(heard.last(), Some(Event::Done { id, outcome: Outcome::Result(_), .. }) if *id == first));
+    let polled = events(&mut client);
+    assert_eq!(polled.iter().filter(|event| matches!(event, Event::Progress { id, .. } if *id == first)).count(), 2);
+    assert!(matches!(polled.last(), Some(Event::Done { id, outcome: Outcome::Result(_), .. }) if *id == first));
 
     let second = call(&mut client, now);
     carry(&mut client, &mut server, now);
@@ -126,9 +126,9 @@ pub fn caller_with_eight_calls_in_flight() {
     for (_, result) in frames {
         client.handle_frame(result.into(), Lane::CHANNEL, now).unwrap();
     }
-    let heard = events(&mut client);
-    assert_eq!(heard.iter().filter(|event| matches!(event, Event::Progress { .. })).count(), 8);
-    assert_eq!(heard.iter().filter(|event| matches!(event, Event::Done { outcome: Outcome::Result(_), .. })).count(), 8);
+    let polled = events(&mut client);
+    assert_eq!(polled.iter().filter(|event| matches!(event, Event::Progress { .. })).count(), 8);
+    assert_eq!(polled.iter().filter(|event| matches!(event, Event::Done { outcome: Outcome::Result(_), .. })).count(), 8);
     client.close(Close::Now, now);
     assert!(matches!(&events(&mut client)[..], [Event::Closed(_)]));
 }

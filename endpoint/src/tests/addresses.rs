@@ -90,8 +90,8 @@ fn a_missing_capability_or_an_invalid_url_is_refused_before_anything_is_sent() {
         config.protocol = Protocol::Mcp { side: mcp::Side::Client, newest: mcp::Revision::R2025_06_18 };
     };
     assert_eq!(failed(URL, older), missing);
-    let said = failed("javascript:alert(1)", |_| {});
-    assert!(said.contains("-32602 the input request is not valid: url must be absolute"), "{said}");
+    let message = failed("javascript:alert(1)", |_| {});
+    assert!(message.contains("-32602 the input request is not valid: url must be absolute"), "{message}");
 }
 
 #[test]

@@ -322,9 +322,9 @@ fn arguments_of_a_user_defined_type_arrive_as_json() {
     let pair = pair([echo()]);
     let written = |arguments| pair.wait(pair.client.call_tool_with("echo", arguments).unwrap()).result().unwrap();
     let arguments = BTreeMap::from([("a", "x".repeat(300)), ("b \"\n", String::new())]);
-    let told = pair.wait(pair.client.call_tool("echo", Json::encode(&arguments).unwrap()).unwrap()).result().unwrap();
-    assert_eq!(written(&arguments), told);
-    assert!(told.as_str().contains(&"x".repeat(300)));
+    let result = pair.wait(pair.client.call_tool("echo", Json::encode(&arguments).unwrap()).unwrap()).result().unwrap();
+    assert_eq!(written(&arguments), result);
+    assert!(result.as_str().contains(&"x".repeat(300)));
     let no_json = pair.client.call_tool_with("echo", &BTreeMap::from([([1], 2)])).unwrap_err();
     let expected = "not sent, since its arguments are no JSON: cannot be written as JSON: key must be a string";
     assert_eq!(no_json.to_string(), expected);
@@ -390,8 +390,8 @@ fn a_peer_lists_the_items_of_all_pages() {
 #[test]
 fn logs_and_notices_reach_the_client_in_order() {
     #[derive(Default)]
-    struct Hears(Mutex<Vec<String>>);
-    impl Client for Hears {
+    struct RecordingClient(Mutex<Vec<String>>);
+    impl Client for RecordingClient {
         fn log(&self, record: LogRecord) {
             self.0.lock().unwrap().push(format!("{} {}", record.level, record.data));
             assert!(record.data.as_str() != "\"panic\"", "a client that panics stops nothing");
@@ -400,8 +400,8 @@ fn logs_and_notices_reach_the_client_in_order() {
             self.0.lock().unwrap().push(format!("{notice:?}"));
         }
     }
-    let hears = Arc::new(Hears::default());
-    let pair = pair_of(service().tool(echo()), Arc::clone(&hears) as Arc<dyn Client>);
+    let client = Arc::new(RecordingClient::default());
+    let pair = pair_of(service().tool(echo()), Arc::clone(&client) as Arc<dyn Client>);
     pair.wait(pair.server.ready()).unwrap();
     pair.executor.run_until_stalled();
     for data in ["\"one\"", "\"panic\"", "\"two\""] {
@@ -410,9 +410,9 @@ fn logs_and_notices_reach_the_client_in_order() {
     let custom = Notice::Custom { method: "notifications/x/y".into(), params: None };
     pair.server.notify(custom).unwrap();
     pair.executor.run_until_stalled();
-    let heard = hears.0.lock().unwrap().clone();
-    assert_eq!(heard[..3], ["warning \"one\"", "warning \"panic\"", "warning \"two\""].map(String::from));
-    assert!(heard[3].contains("notifications/x/y"), "{heard:?}");
+    let recorded = client.0.lock().unwrap().clone();
+    assert_eq!(recorded[..3], ["warning \"one\"", "warning \"panic\"", "warning \"two\""].map(String::from));
+    assert!(recorded[3].contains("notifications/x/y"), "{recorded:?}");
     assert_eq!(pair.client.counters().panics, 1);
 }
 
@@ -453,10 +453,10 @@ fn custom_methods_are_served_by_services_and_by_clients() {
             })
         }
     }
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hears = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let recorder = Arc::clone(&received);
     let service =
-        service().notification("acme/news", move |params| hears.lock().unwrap().push(params.map(|params| value(&params))));
+        service().notification("acme/news", move |params| recorder.lock().unwrap().push(params.map(|params| value(&params))));
     let service = service.tool(echo()).method("acme/do", async |context: Context, params: Json| {
         context.sleep(ms(10)).await?;
         if params.member("fail").is_some() {
@@ -476,7 +476,7 @@ fn custom_methods_are_served_by_services_and_by_clients() {
         pair.client.notify(Notice::Custom { method: method.into(), params: Some(text(json!({"n": 1}))) }).unwrap();
     }
     assert!(ask(&pair.client, "acme/do", json!({})).is_ok());
-    assert_eq!(*heard.lock().unwrap(), [Some(json!({"n": 1}))]);
+    assert_eq!(*received.lock().unwrap(), [Some(json!({"n": 1}))]);
     for (peer, method) in [(&pair.client, "acme/other"), (&pair.server, "acme/do")] {
         let unknown = ask(peer, method, json!({})).unwrap_err();
         assert!(matches!(unknown, CallError::Rpc(ref error) if error.code == RpcError::METHOD_NOT_FOUND), "{unknown}");

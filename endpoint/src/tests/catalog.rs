@@ -41,7 +41,7 @@ impl Served {
     fn welcomed(mut self) -> (Self, Value) {
         let frames = hello("2025-11-25");
         for frame in frames {
-            self.say(frame);
+            self.receive(frame);
         }
         let mut sent = self.sent();
         assert_eq!(sent.len(), 1, "{sent:?}");
@@ -49,7 +49,7 @@ impl Served {
         (self, capabilities)
     }
 
-    fn say(&mut self, frame: impl Into<Bytes>) {
+    fn receive(&mut self, frame: impl Into<Bytes>) {
         let now = self.executor.now();
         self.endpoint.handle_frame(frame.into(), now).unwrap();
         self.executor.run_until_stalled();
@@ -62,13 +62,13 @@ impl Served {
     }
 
     /// The methods of the notifications in the outbox.
-    fn told(&mut self) -> Vec<String> {
+    fn sent_methods(&mut self) -> Vec<String> {
         self.sent().iter().map(|frame| frame["method"].as_str().unwrap().into()).collect()
     }
 
     fn request(&mut self, method: &str, params: Value) {
         self.next += 1;
-        self.say(json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}).to_string());
+        self.receive(json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}).to_string());
         while self.endpoint.poll_event().is_some() {}
         self.executor.run_until_stalled();
     }
@@ -106,34 +106,34 @@ fn items_added_or_removed_while_served_are_announced_and_listed() {
 
     let catalog = served.catalog.clone();
     catalog.add_tool(tool("second")).unwrap();
-    assert_eq!(served.told(), [TOOLS]);
+    assert_eq!(served.sent_methods(), [TOOLS]);
     assert_eq!(served.names("tools", "name"), ["first", "second"]);
     assert_eq!(served.ask("tools/call", json!({"name": "second"}))["result"]["content"][0]["text"], "done");
     assert!(catalog.remove_tool("first"));
-    assert_eq!(served.told(), [TOOLS]);
+    assert_eq!(served.sent_methods(), [TOOLS]);
     assert_eq!(served.names("tools", "name"), ["second"]);
     assert_eq!(served.ask("tools/call", json!({"name": "first"}))["error"]["code"], -32602);
 
     catalog.add_prompt(Prompt::new("p", async |_, _| Ok(PromptOutput::default()))).unwrap();
-    assert_eq!(served.told(), ["notifications/prompts/list_changed"]);
+    assert_eq!(served.sent_methods(), ["notifications/prompts/list_changed"]);
     assert_eq!(served.names("prompts", "name"), ["p"]);
     assert!(catalog.remove_prompt("p"));
-    assert_eq!(served.told(), ["notifications/prompts/list_changed"]);
+    assert_eq!(served.sent_methods(), ["notifications/prompts/list_changed"]);
     assert_eq!(served.ask("prompts/get", json!({"name": "p"}))["error"]["code"], -32602);
 
     catalog.add_resource(resource("file:///a"));
     catalog.add_resource_template(ResourceTemplate::new("file:///{name}", "any", async |_, _| Ok(ResourceContents::text("1"))));
-    assert_eq!(served.told(), ["notifications/resources/list_changed"], "both changes are of one list");
+    assert_eq!(served.sent_methods(), ["notifications/resources/list_changed"], "both changes are of one list");
     assert_eq!(served.names("resources", "uri"), ["file:///a"]);
     assert_eq!(served.names("resourceTemplates", "uriTemplate"), ["file:///{name}"]);
     let read =
         |served: &mut Served| served.ask("resources/read", json!({"uri": "file:///a"}))["result"]["contents"][0]["text"].take();
     assert_eq!(read(&mut served), "0");
     assert!(catalog.remove_resource("file:///a"));
-    assert_eq!(served.told(), ["notifications/resources/list_changed"]);
+    assert_eq!(served.sent_methods(), ["notifications/resources/list_changed"]);
     assert_eq!(read(&mut served), "1");
     assert!(catalog.remove_resource_template("file:///{name}"));
-    assert_eq!(served.told(), ["notifications/resources/list_changed"]);
+    assert_eq!(served.sent_methods(), ["notifications/resources/list_changed"]);
     assert_eq!(served.ask("resources/read", json!({"uri": "file:///a"}))["error"]["code"], -32002);
 }
 
@@ -142,7 +142,7 @@ fn a_service_without_a_catalog_declares_no_changes() {
     let executor = Executor::new();
     let endpoint = Endpoint::server(Arc::new(service().tool(tool("only"))), executor.runtime());
     let mut served = Served { endpoint, executor, catalog: Catalog::default(), next: 0 };
-    served.say(hello("2025-11-25")[0].clone());
+    served.receive(hello("2025-11-25")[0].clone());
     assert_eq!(served.sent()[0]["result"]["capabilities"]["tools"], json!({}));
 }
 
@@ -152,10 +152,10 @@ fn consecutive_changes_are_announced_once_and_a_change_without_effect_never() {
     for number in 0..100 {
         served.catalog.add_tool(tool(&number.to_string())).unwrap();
     }
-    assert_eq!(served.told(), [TOOLS]);
+    assert_eq!(served.sent_methods(), [TOOLS]);
     assert!(!served.catalog.remove_tool("100") && !served.catalog.remove_prompt("0") && !served.catalog.remove_resource("0"));
     assert!(!served.catalog.remove_resource_template("0"));
-    assert!(served.told().is_empty());
+    assert!(served.sent_methods().is_empty());
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_change_before_the_handshake_is_announced_after_the_handshake() {
     served.catalog.add_tool(tool("early")).unwrap();
     assert!(served.sent().is_empty());
     for frame in hello("2025-11-25") {
-        served.say(frame);
+        served.receive(frame);
     }
     let sent = served.sent();
     assert_eq!((sent.len(), &sent[1]["method"]), (2, &json!(TOOLS)), "{sent:?}");
@@ -180,10 +180,10 @@ fn a_change_while_the_outbox_is_full_is_announced_when_there_is_room() {
         fillers += 1;
     }
     served.catalog.add_tool(tool("late")).unwrap();
-    let told = served.told();
-    assert_eq!(told.iter().filter(|method| **method == "x/filler").count(), fillers);
-    assert_eq!(told.iter().filter(|method| **method == TOOLS).count(), 1, "{told:?}");
-    assert!(served.told().is_empty());
+    let methods = served.sent_methods();
+    assert_eq!(methods.iter().filter(|method| **method == "x/filler").count(), fillers);
+    assert_eq!(methods.iter().filter(|method| **method == TOOLS).count(), 1, "{methods:?}");
+    assert!(served.sent_methods().is_empty());
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_call_continues_when_its_tool_is_removed() {
     let (mut served, _) = Served::new(service().tool(nap)).welcomed();
     served.request("tools/call", json!({"name": "nap"}));
     assert!(served.catalog.remove_tool("nap"));
-    assert_eq!(served.told(), [TOOLS]);
+    assert_eq!(served.sent_methods(), [TOOLS]);
     served.executor.run_for(super::ms(10));
     let now = served.executor.now();
     served.endpoint.handle_timeout(now);
@@ -236,7 +236,7 @@ fn a_drop_and_an_inline_handler_may_change_the_catalog() {
     let (mut served, _) = Served::new(service().tool(held).tool(tool("other")).tool(grow)).welcomed();
     *place.lock().unwrap() = Some(served.catalog.clone());
     served.catalog.add_tool(tool("held")).unwrap();
-    assert_eq!(served.told(), [TOOLS]);
+    assert_eq!(served.sent_methods(), [TOOLS]);
     assert_eq!(served.names("tools", "name"), ["grow", "held"], "the tool that was replaced has removed another");
     served.request("tools/call", json!({"name": "grow"}));
     assert_eq!(served.sent().len(), 2, "an answer, and a notice");
@@ -251,14 +251,14 @@ fn a_page_after_the_end_of_a_list_that_became_shorter_is_empty() {
     for number in 0..4 {
         assert!(served.catalog.remove_tool(&number.to_string()));
     }
-    assert_eq!(served.told(), [TOOLS]);
+    assert_eq!(served.sent_methods(), [TOOLS]);
     assert_eq!(served.ask("tools/list", json!({"cursor": cursor}))["result"], json!({"tools": []}));
     assert_eq!(served.ask("tools/list", json!({"cursor": "tools:3"}))["error"]["code"], -32602, "no page begins there");
 }
 
-struct Hears(Mutex<Vec<Notice>>);
+struct RecordingClient(Mutex<Vec<Notice>>);
 
-impl Client for Hears {
+impl Client for RecordingClient {
     fn notice(&self, notice: Notice) {
         self.0.lock().unwrap().push(notice);
     }
@@ -268,12 +268,12 @@ impl Client for Hears {
 fn a_driver_that_waits_is_woken_by_a_change() {
     let mut service = service().tool(tool("first"));
     let catalog = service.catalog();
-    let hears = Arc::new(Hears(Mutex::default()));
-    let pair = super::calls::pair_of(service, Arc::<Hears>::clone(&hears));
+    let client = Arc::new(RecordingClient(Mutex::default()));
+    let pair = super::calls::pair_of(service, Arc::<RecordingClient>::clone(&client));
     pair.wait(pair.client.ping()).unwrap();
     catalog.add_tool(tool("second")).unwrap();
     pair.executor.run_until_stalled();
-    assert_eq!(*hears.0.lock().unwrap(), [Notice::ToolsChanged]);
+    assert_eq!(*client.0.lock().unwrap(), [Notice::ToolsChanged]);
     assert_eq!(pair.wait(pair.client.list_tools()).unwrap().len(), 2);
 }
 
@@ -290,7 +290,7 @@ fn a_change_is_announced_to_each_live_session_of_a_service() {
     let (mut one, gone, mut other) = (session(), session(), session());
     drop(gone);
     catalog.add_tool(tool("new")).unwrap();
-    assert_eq!([one.told(), other.told()], [[TOOLS], [TOOLS]]);
+    assert_eq!([one.sent_methods(), other.sent_methods()], [[TOOLS], [TOOLS]]);
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn a_gateway_gets_the_whole_list_after_a_change() {
     let capabilities = json!({"streaming": true, "subscriptions": true, "sampling": false, "elicitation": false});
     let agent = json!({"id": "agent", "name": "agent"});
     let welcome = json!({"sessionId": "s_1", "protocolVersion": "1.2.0", "capabilities": capabilities, "agent": agent, "resumeToken": "token"});
-    app.say(json!({"jsonrpc": "2.0", "id": hello["id"], "result": welcome}).to_string());
+    app.receive(json!({"jsonrpc": "2.0", "id": hello["id"], "result": welcome}).to_string());
     let sent = app.sent();
     assert_eq!((sent.len(), &sent[0]["method"]), (2, &json!("actions/list_changed")), "{sent:?}");
     assert_eq!(names(&sent[0]["params"]["actions"]), ["first", "second"]);

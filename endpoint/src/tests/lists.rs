@@ -103,9 +103,9 @@ fn arguments(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 #[test]
 fn a_prompt_is_listed_and_returns_messages_with_progress() {
     let run = Harness::new(service().prompt(workflow())).request(Op::ListPrompts, Json::empty_object());
-    let told = json!({"prompts": [{"name": "workflow", "description": "Works",
+    let expected = json!({"prompts": [{"name": "workflow", "description": "Works",
         "arguments": [{"name": "topic", "description": "What about", "required": true}]}]});
-    assert_eq!(value(&run.result()), told);
+    assert_eq!(value(&run.result()), expected);
     let run = Harness::new(service().prompt(workflow())).get_prompt("workflow", &arguments(&[("topic", "cats")]));
     assert_eq!(run.values(), [1.0, 2.0, 3.0]);
     let messages = json!({"description": "A workflow", "messages": [
@@ -222,7 +222,7 @@ fn review() -> Prompt {
 #[test]
 fn the_arguments_of_a_typed_prompt_are_listed_and_read_as_fields_of_its_type() {
     let run = Harness::new(service().prompt(review())).request(Op::ListPrompts, Json::empty_object());
-    let told = json!([
+    let expected = json!([
         {"name": "text", "description": "The text to be reviewed", "required": true},
         {"name": "mostRemarks", "title": "Remarks", "required": false},
         {"name": "isStrict", "required": false},
@@ -231,12 +231,12 @@ fn the_arguments_of_a_typed_prompt_are_listed_and_read_as_fields_of_its_type() {
     ]);
     let mut arguments = value(&run.result())["prompts"][0]["arguments"].take();
     let sorted = |list: &mut serde_json::Value| list.as_array_mut().unwrap().sort_by_key(|argument| argument["name"].to_string());
-    let mut told = told;
-    sorted(&mut told);
+    let mut expected = expected;
+    sorted(&mut expected);
     sorted(&mut arguments);
-    assert_eq!(arguments, told);
+    assert_eq!(arguments, expected);
 
-    let said = |given: &[(&str, &str)]| {
+    let prompt_text = |given: &[(&str, &str)]| {
         let given = given.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
         let run = Harness::new(service().prompt(review())).get_prompt("review", &given);
         run.error().map_or_else(
@@ -244,9 +244,9 @@ fn the_arguments_of_a_typed_prompt_are_listed_and_read_as_fields_of_its_type() {
             |error| Err((error.code, error.message.to_string())),
         )
     };
-    assert_eq!(said(&[("text", "12")]).unwrap(), "12 None false None None", "a text of digits stays a text");
+    assert_eq!(prompt_text(&[("text", "12")]).unwrap(), "12 None false None None", "a text of digits stays a text");
     let all = [("text", "a"), ("mostRemarks", "3"), ("isStrict", "true"), ("tone", "kind"), ("note", "null")];
-    assert_eq!(said(&all).unwrap(), r#"a Some(3) true Some(Kind) Some("null")"#);
+    assert_eq!(prompt_text(&all).unwrap(), r#"a Some(3) true Some(Kind) Some("null")"#);
     for (given, place) in [
         (&[][..], "text"),
         (&[("text", "a"), ("mostRemarks", "many")], "/mostRemarks"),
@@ -255,7 +255,7 @@ fn the_arguments_of_a_typed_prompt_are_listed_and_read_as_fields_of_its_type() {
         (&[("text", "a"), ("tone", "rude")], "/tone"),
         (&[("text", "a"), ("color", "red")], "color"),
     ] {
-        let (code, message) = said(given).unwrap_err();
+        let (code, message) = prompt_text(given).unwrap_err();
         assert_eq!(code, RpcError::INVALID_PARAMS);
         assert!(message.contains(place), "{given:?}: {message}");
     }

@@ -15,31 +15,31 @@ use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
 /// A waker that takes the endpoint's lock whenever it is woken, and when its last clone is dropped.
-struct Nosy {
+struct LockingWaker {
     peer: Peer,
     woken: Arc<AtomicUsize>,
 }
 
-impl Wake for Nosy {
+impl Wake for LockingWaker {
     fn wake(self: Arc<Self>) {
         let _ = self.peer.stats();
         self.woken.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Nosy {
+impl Drop for LockingWaker {
     fn drop(&mut self) {
         let _ = self.peer.stats();
     }
 }
 
-fn nosy(peer: &Peer, woken: &Arc<AtomicUsize>) -> Waker {
-    Waker::from(Arc::new(Nosy { peer: peer.clone(), woken: Arc::clone(woken) }))
+fn locking_waker(peer: &Peer, woken: &Arc<AtomicUsize>) -> Waker {
+    Waker::from(Arc::new(LockingWaker { peer: peer.clone(), woken: Arc::clone(woken) }))
 }
 
 /// Polls once with a new waker, which replaces the previous one.
 fn poll<F: Future + ?Sized>(future: Pin<&mut F>, peer: &Peer, woken: &Arc<AtomicUsize>) -> Poll<F::Output> {
-    future.poll(&mut core::task::Context::from_waker(&nosy(peer, woken)))
+    future.poll(&mut core::task::Context::from_waker(&locking_waker(peer, woken)))
 }
 
 /// Takes the lock when it is dropped.

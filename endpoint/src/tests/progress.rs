@@ -47,10 +47,10 @@ fn updates_that_are_reported_faster_than_the_rate_are_sent_evenly_spaced() {
         }
         Ok(())
     }));
-    let told: Vec<_> = run.progress.iter().map(|(at, progress)| (*at, progress.value.unwrap())).collect();
+    let updates: Vec<_> = run.progress.iter().map(|(at, progress)| (*at, progress.value.unwrap())).collect();
     // Every 100 ms the newest update is sent, and the final one when it is reported.
     let expected = (0..=9_u32).map(|tenth| (ms(100 * u64::from(tenth)), f64::from((100 * tenth).div_ceil(30).max(1))));
-    assert_eq!(told, expected.chain([(ms(960), 33.0)]).collect::<Vec<_>>());
+    assert_eq!(updates, expected.chain([(ms(960), 33.0)]).collect::<Vec<_>>());
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn logs_are_sent_with_their_level_and_logger() {
         context.log_as(Level::Error, "disk", "full");
         Ok(())
     }));
-    let told: Vec<_> =
+    let records: Vec<_> =
         run.logs.iter().map(|(_, log)| (log.level, log.logger.as_deref().map(String::from), value(&log.data))).collect();
-    assert_eq!(told, [(Level::Warning, None, json!({"item": 3})), (Level::Error, Some("disk".into()), json!("full"))]);
+    assert_eq!(records, [(Level::Warning, None, json!({"item": 3})), (Level::Error, Some("disk".into()), json!("full"))]);
 }
 
 #[test]

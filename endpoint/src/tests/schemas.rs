@@ -39,7 +39,7 @@ fn job() -> Tool {
 
 #[test]
 fn bad_input_is_named_alike_with_and_without_the_validator() {
-    for (given, said) in [
+    for (given, expected) in [
         (json!({}), r#""name" is a required property"#),
         (json!({"name": 5}), r#"/name: 5 is not of type "string""#),
         (json!({"name": null}), r#"/name: null is not of type "string""#),
@@ -56,7 +56,7 @@ fn bad_input_is_named_alike_with_and_without_the_validator() {
     ] {
         let run = harness(job()).call_tool("job", text(given.clone()));
         assert!(run.is_tool_error(), "{given}");
-        assert_eq!(run.text(), format!("invalid arguments: {said}"), "{given}");
+        assert_eq!(run.text(), format!("invalid arguments: {expected}"), "{given}");
     }
 }
 
@@ -85,8 +85,8 @@ fn bad_alternatives_are_refused_and_good_ones_read() {
         ("inner", json!({"count": 3, "more": 4})),
         ("inner", json!({})),
     ] {
-        let (failed, said) = with(name, value.clone());
-        assert!(failed && said.starts_with(&format!("invalid arguments: /{name}")), "{name}: {value} {said}");
+        let (failed, message) = with(name, value.clone());
+        assert!(failed && message.starts_with(&format!("invalid arguments: /{name}")), "{name}: {value} {message}");
     }
 }
 
@@ -145,8 +145,8 @@ fn a_type_that_is_defined_only_by_itself_accepts_no_value() {
     let tree = Checker::new(tree);
     assert_eq!(tree.check(&value, 1), Ok(()));
     let value = (0..120).fold(json!(5), |below, _| json!({"below": below}));
-    let said = tree.check(&value, 1).unwrap_err();
-    assert!(said.ends_with(r#"/below: 5 is not of type "object""#), "{said}");
+    let message = tree.check(&value, 1).unwrap_err();
+    assert!(message.ends_with(r#"/below: 5 is not of type "object""#), "{message}");
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn deep_values_of_optional_and_of_alternative_types_are_refused_quickly() {
 #[test]
 fn the_error_tells_if_a_value_fits_no_alternative_or_several() {
     let checker = Checker::new(json!({"oneOf": [{"type": "integer"}, {"minimum": 5}]}));
-    for (value, said) in [(json!(4.5), "not valid under any of"), (json!(7), "valid under more than one of")] {
+    for (value, expected) in [(json!(4.5), "not valid under any of"), (json!(7), "valid under more than one of")] {
         let why = checker.check(&value, 1).unwrap_err();
-        assert!(why.contains(said), "{value}: {why}");
+        assert!(why.contains(expected), "{value}: {why}");
     }
     assert_eq!(checker.check(&json!(4), 1), Ok(()));
 }
@@ -424,14 +424,14 @@ mod without_the_validator {
 
     #[test]
     fn an_input_request_with_a_keyword_that_cannot_be_checked_is_not_sent() {
-        let said = "/properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
+        let expected = "/properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
         let run = run(Tool::new("asks", async |context: Context, (): ()| {
             let form = context.elicit_typed::<Named>("who?").await.map(|_| ()).unwrap_err();
             let sample = context.sample_typed::<Named>("who?").await.map(|_| ()).unwrap_err();
             Ok([form, sample].map(|failed| matches!(failed, AskFailed::Invalid(_)).then(|| failed.to_string())))
         }));
-        let said = Some(format!("the input request is not valid: {said}"));
-        assert_eq!(run.text(), text(json!({"result": [said, said]})).as_str());
+        let expected = Some(format!("the input request is not valid: {expected}"));
+        assert_eq!(run.text(), text(json!({"result": [expected, expected]})).as_str());
         assert_eq!(run.asks.len(), 0);
     }
 }

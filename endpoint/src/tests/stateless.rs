@@ -125,9 +125,9 @@ fn the_same_methods_call_and_subscribe_to_a_peer_of_either_era() {
         assert_eq!(served.update("clock:", &Json::null()), 1);
         catalog.remove_tool("greet");
         executor.run_until_stalled();
-        let heard = std::mem::take(&mut *notices.0.lock().unwrap());
+        let received = std::mem::take(&mut *notices.0.lock().unwrap());
         for notice in [Notice::ToolsChanged, Notice::ResourceUpdated { uri: "clock:".into() }] {
-            assert!(heard.contains(&notice), "{era:?}: {heard:?}");
+            assert!(received.contains(&notice), "{era:?}: {received:?}");
         }
         assert_eq!(executor.block_on(peer.unsubscribe("clock:")), Some(Ok(())));
         assert_eq!(served.update("clock:", &Json::null()), 0);

@@ -57,11 +57,11 @@ impl Channel {
         let capabilities = json!({"streaming": true, "subscriptions": true, "sampling": false, "elicitation": false});
         let agent = json!({"id": "agent", "name": "agent"});
         let welcome = json!({"sessionId": "s_1", "protocolVersion": "1.2.0", "capabilities": capabilities, "agent": agent, "resumeToken": "token"});
-        self.say(&json!({"jsonrpc": "2.0", "id": greeting["id"], "result": welcome}));
+        self.receive(&json!({"jsonrpc": "2.0", "id": greeting["id"], "result": welcome}));
         assert_eq!(self.sent(), [] as [Value; 0]);
     }
 
-    fn say(&mut self, frame: &Value) {
+    fn receive(&mut self, frame: &Value) {
         let now = self.executor.now();
         self.endpoint.handle_frame(Bytes::from(frame.to_string()), now).unwrap();
         self.executor.run_until_stalled();
@@ -76,7 +76,7 @@ impl Channel {
     /// Makes a request, and returns the answer.
     fn ask(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
-        self.say(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
+        self.receive(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
         let mut sent = self.sent();
         assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!(self.next)), "{sent:?}");
         sent.remove(0)
@@ -93,9 +93,9 @@ impl Channel {
 
     /// Sends a new value of a resource, and returns the names of the subscriptions that it was sent to.
     fn update(&mut self, resource: &str) -> Vec<String> {
-        let told = self.endpoint.peer().update(resource, &Json::encode(&7).unwrap());
+        let count = self.endpoint.peer().update(resource, &Json::encode(&7).unwrap());
         let sent = self.sent();
-        assert_eq!(sent.len(), told);
+        assert_eq!(sent.len(), count);
         let name = |frame: &Value| {
             assert_eq!((&frame["method"], &frame["params"]["value"]), (&json!("resources/updated"), &json!(7)));
             frame["params"]["subscriptionId"].as_str().unwrap().to_owned()

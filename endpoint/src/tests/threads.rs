@@ -253,13 +253,13 @@ fn each_call_of_one_thread_is_answered_while_another_thread_keeps_the_driver_bus
 
 #[test]
 fn calls_dropped_together_cancel_every_handler_and_leave_no_state() {
-    let told = Arc::new(AtomicUsize::new(0));
-    let inside = Arc::clone(&told);
+    let cancelled = Arc::new(AtomicUsize::new(0));
+    let inside = Arc::clone(&cancelled);
     let waits = Tool::new("waits", move |context: Context, (): ()| {
-        let told = Arc::clone(&inside);
+        let cancelled = Arc::clone(&inside);
         async move {
             context.cancelled().await;
-            told.fetch_add(1, Ordering::Relaxed);
+            cancelled.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
     });
@@ -267,12 +267,12 @@ fn calls_dropped_together_cancel_every_handler_and_leave_no_state() {
     let (client, server, turns) = pair(service().tool(waits).tool(quick));
     wait(client.ready()).unwrap();
     for _ in 0..5 {
-        told.store(0, Ordering::Relaxed);
+        cancelled.store(0, Ordering::Relaxed);
         let calls: Vec<Call> = (0..1000).map(|_| client.call_tool("waits", Json::empty_object()).unwrap()).collect();
         turns.until(|| server.running() == 1000);
         drop(calls);
         turns.until(|| server.running() == 0);
-        assert_eq!(told.load(Ordering::Relaxed), 1000);
+        assert_eq!(cancelled.load(Ordering::Relaxed), 1000);
         turns.until(|| (client.stats().outbound_calls, server.stats().inbound_calls) == (0, 0));
     }
     // Calls that are cancelled at once. When the call after them is answered, the server has read all that was sent of them.
@@ -316,8 +316,8 @@ fn two_threads_that_report_at_once_share_one_increasing_progress() {
 
 #[test]
 fn a_blocking_handler_sees_its_cancellation_and_delays_no_other_call() {
-    let told = Arc::new(AtomicUsize::new(0));
-    let inside = Arc::clone(&told);
+    let seen = Arc::new(AtomicUsize::new(0));
+    let inside = Arc::clone(&seen);
     let threads = Threads::start(2);
     let turns = Arc::clone(&threads.turns);
     let looks = Tool::blocking("looks", move |context: Context, (): ()| {
@@ -338,5 +338,5 @@ fn a_blocking_handler_sees_its_cancellation_and_delays_no_other_call() {
         assert_eq!(wait(call).outcome, Outcome::Cancelled);
     }
     turns.until(|| server.running() == 0);
-    assert_eq!(told.load(Ordering::Relaxed), 8);
+    assert_eq!(seen.load(Ordering::Relaxed), 8);
 }

@@ -35,7 +35,7 @@ fn stepper() -> Tool {
 }
 
 /// The entry of `tool` in the list of tools.
-fn told(tool: Tool) -> serde_json::Value {
+fn list_entry(tool: Tool) -> serde_json::Value {
     let run = Harness::new(service().tool(tool)).request(Op::ListTools, Json::empty_object());
     value(&run.result())["tools"][0].clone()
 }
@@ -52,7 +52,7 @@ fn a_typed_result_is_structured_content_and_the_same_json_as_text() {
 fn a_string_is_sent_only_as_text_and_other_values_also_as_structured_content() {
     let say = || Tool::new("say", async |_: Context, ()| Ok("two \"words\""));
     assert_eq!((run(say()).text().as_str(), run(say()).structured()), (r#"two "words""#, None));
-    assert_eq!(told(say()).get("outputSchema"), None);
+    assert_eq!(list_entry(say()).get("outputSchema"), None);
     let counted = run(Tool::new("count", async |_: Context, ()| Ok(vec![1, 2])));
     assert_eq!((counted.text().as_str(), counted.structured().unwrap().as_str()), (r#"{"result":[1,2]}"#, r#"{"result":[1,2]}"#));
     let choice = run(Tool::new("choose", async |_: Context, ()| Ok(Choice::Second)));
@@ -91,7 +91,7 @@ fn a_schema_given_at_run_time_is_listed_unchanged_and_checked() {
         let say = async |_: Context, arguments: Json| Ok(ToolOutput::text(arguments.as_str()));
         Tool::raw("weather", Json::parse(schema).unwrap(), say).unwrap()
     };
-    assert_eq!(told(weather())["inputSchema"], serde_json::from_str::<serde_json::Value>(schema).unwrap());
+    assert_eq!(list_entry(weather())["inputSchema"], serde_json::from_str::<serde_json::Value>(schema).unwrap());
     let call = |arguments| harness(weather()).call_tool("weather", text(arguments));
     assert_eq!(call(json!({"city": "Bonn", "more": [1]})).text(), r#"{"city":"Bonn","more":[1]}"#);
     let refused = call(json!({"city": 7}));
@@ -167,9 +167,9 @@ fn an_unknown_tool_is_a_protocol_error() {
 
 #[test]
 fn a_tool_is_listed_with_its_schemas_and_without_empty_members() {
-    let told = told(stepper().title("Steps").description("Takes steps").read_only().idempotent().destructive(false));
+    let entry = list_entry(stepper().title("Steps").description("Takes steps").read_only().idempotent().destructive(false));
     assert_eq!(
-        told,
+        entry,
         json!({
             "name": "steps",
             "title": "Steps",
@@ -205,7 +205,7 @@ fn the_schemas_of_nested_types_have_no_references() {
     struct Inner {
         size: u8,
     }
-    let schema = told(Tool::new("nested", async |_: Context, _: Outer| Ok(())))["inputSchema"].clone();
+    let schema = list_entry(Tool::new("nested", async |_: Context, _: Outer| Ok(())))["inputSchema"].clone();
     assert!(!std::string::ToString::to_string(&schema).contains("$ref"), "{schema}");
     assert_eq!(schema["properties"]["title"]["properties"]["size"], json!({"type": "integer", "minimum": 0, "maximum": 255}));
 }
@@ -213,8 +213,8 @@ fn the_schemas_of_nested_types_have_no_references() {
 #[test]
 fn the_unit_type_means_no_arguments_and_no_content() {
     let nothing = || Tool::new("nothing", async |_: Context, (): ()| Ok(()));
-    assert_eq!(told(nothing())["inputSchema"], json!({"type": "object", "properties": {}, "additionalProperties": false}));
-    assert_eq!(told(nothing()).get("outputSchema"), None);
+    assert_eq!(list_entry(nothing())["inputSchema"], json!({"type": "object", "properties": {}, "additionalProperties": false}));
+    assert_eq!(list_entry(nothing()).get("outputSchema"), None);
     assert_eq!(run(nothing()).result().as_str(), r#"{"content":[]}"#);
     assert!(harness(nothing()).call_tool("nothing", text(json!({"a": 1}))).is_tool_error());
 }
@@ -222,7 +222,7 @@ fn the_unit_type_means_no_arguments_and_no_content() {
 #[test]
 fn a_result_that_is_not_an_object_is_wrapped_in_the_member_result() {
     let list = || Tool::new("list", async |_: Context, (): ()| Ok([1_u8, 2]));
-    assert_eq!(told(list())["outputSchema"]["required"], json!(["result"]));
+    assert_eq!(list_entry(list())["outputSchema"]["required"], json!(["result"]));
     assert_eq!(run(list()).structured().unwrap().as_str(), r#"{"result":[1,2]}"#);
 }
 
@@ -240,7 +240,7 @@ fn an_enum_of_objects_is_an_object() {
             Ok(Outcome::Deleted { deleted: "a".into() })
         })
     };
-    assert_eq!(told(tool())["outputSchema"]["type"], "object");
+    assert_eq!(list_entry(tool())["outputSchema"]["type"], "object");
     assert_eq!(run(tool()).text(), r#"{"deleted":"a"}"#);
 }
 
@@ -255,7 +255,7 @@ fn a_value_of_any_type_is_structured_if_it_is_an_object() {
 #[test]
 fn arguments_of_any_type_are_still_an_object_and_a_type_that_holds_itself_has_a_schema() {
     let any = || Tool::new("any", async |_: Context, given: serde_json::Value| Ok(given));
-    assert_eq!(told(any())["inputSchema"], json!({"type": "object"}));
+    assert_eq!(list_entry(any())["inputSchema"], json!({"type": "object"}));
     assert_eq!(harness(any()).call_tool("any", text(json!({"a": [1]}))).text(), r#"{"a":[1]}"#);
 
     #[derive(Deserialize, Serialize, JsonSchema)]
@@ -269,7 +269,7 @@ fn arguments_of_any_type_are_still_an_object_and_a_type_that_holds_itself_has_a_
     assert_eq!(run.text(), r#"{"size":1,"below":[{"size":2,"below":[]}]}"#);
     let run = harness(tree()).call_tool("tree", text(json!({"size": 1, "below": [{"size": "2"}]})));
     assert_eq!(run.text(), r#"invalid arguments: /below/0/size: "2" is not of type "integer""#);
-    assert_eq!(told(tree())["outputSchema"]["type"], "object");
+    assert_eq!(list_entry(tree())["outputSchema"]["type"], "object");
 }
 
 #[test]

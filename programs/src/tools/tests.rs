@@ -170,8 +170,8 @@ fn cut_short_progress_leaves_the_steps_whose_sleep_was_completed() {
     let lines = Lines::default();
     let run = Harness::new(service(&lines.options(Some(ms(250))))).call_tool("progress", given);
     assert_eq!(ended_at(&run), ms(250));
-    let told = structured(&run);
-    assert_eq!((&told["steps"], &told["done"], &told["status"]), (&json!(2), &json!(false), &json!("timeout")));
+    let content = structured(&run);
+    assert_eq!((&content["steps"], &content["done"], &content["status"]), (&json!(2), &json!(false), &json!("timeout")));
     assert_eq!(lines.line()["outcome"], "timeout");
 }
 
@@ -249,13 +249,13 @@ fn a_cancelled_countdown_stops_at_once_and_tidies_up() {
 #[test]
 fn bulk_notes_down_what_fails_and_goes_on_with_the_rest() {
     let run = call("bulk", &json!({ "items": ["a", "b", "c"], "fail": ["b", "b", "z"], "step_ms": 100 }));
-    let mut told = structured(&run);
-    let errors = told["errors"].take();
+    let mut content = structured(&run);
+    let errors = content["errors"].take();
     assert_eq!(errors[0]["id"], "b");
     assert!(errors.as_array().unwrap().len() == 1 && errors[0]["error"].as_str().is_some_and(|why| !why.is_empty()), "{errors}");
     let ok = |id: &str| json!({ "id": id, "status": "ok" });
     assert_eq!(
-        told,
+        content,
         json!({ "status": "complete", "total": 3, "processed": 2, "failed": 1, "remaining": 0, "results": [ok("a"), ok("c")], "errors": null })
     );
     let pretty: Value = serde_json::from_str(&run.text()).unwrap();
@@ -286,11 +286,11 @@ fn bulk_cut_by_the_deadline_returns_what_is_done_and_counts_the_interrupted_item
     let given = arguments(&json!({ "items": ["a", "b", "c", "d"], "fail": ["b"], "step_ms": 100 }));
     let run = within(ms(250)).call_tool("bulk", given.clone());
     assert_eq!(ended_at(&run), ms(250));
-    let told = structured(&run);
-    assert_eq!((&told["status"], &told["processed"], &told["failed"]), (&json!("timeout"), &json!(1), &json!(1)));
-    assert_eq!((&told["total"], &told["remaining"]), (&json!(4), &json!(2)));
-    assert_eq!(told["results"], json!([{ "id": "a", "status": "ok" }]));
-    assert_eq!(told["errors"][0]["id"], "b");
+    let content = structured(&run);
+    assert_eq!((&content["status"], &content["processed"], &content["failed"]), (&json!("timeout"), &json!(1), &json!(1)));
+    assert_eq!((&content["total"], &content["remaining"]), (&json!(4), &json!(2)));
+    assert_eq!(content["results"], json!([{ "id": "a", "status": "ok" }]));
+    assert_eq!(content["errors"][0]["id"], "b");
     assert!(!run.is_tool_error(), "something was processed");
 
     let run = within(ms(50)).call_tool("bulk", given);
@@ -322,11 +322,11 @@ fn a_long_job_stores_a_hundred_checkpoints_and_not_one_for_each_item() {
 
 #[test]
 fn whoami_returns_who_calls_and_what_the_caller_can_be_asked_for() {
-    let told = structured(&call("whoami", &json!({})));
+    let content = structured(&call("whoami", &json!({})));
     let harness = json!({ "name": "harness", "version": "1" });
-    assert_eq!(told["agent"], harness);
-    assert_eq!(told["client"], harness);
-    assert_eq!(told["capabilities"], json!({ "sampling": true, "elicitation": true, "elicitation_url": true, "roots": true }));
+    assert_eq!(content["agent"], harness);
+    assert_eq!(content["client"], harness);
+    assert_eq!(content["capabilities"], json!({ "sampling": true, "elicitation": true, "elicitation_url": true, "roots": true }));
 }
 
 /// A caller without capabilities.
@@ -641,7 +641,7 @@ fn the_tools_are_described_for_the_model() {
     );
     for tool in &tools {
         let name = tool["name"].as_str().unwrap();
-        assert!(tool["description"].as_str().is_some_and(|told| !told.is_empty()), "{name}");
+        assert!(tool["description"].as_str().is_some_and(|description| !description.is_empty()), "{name}");
         let input = &tool["inputSchema"];
         assert_eq!((&input["type"], &input["additionalProperties"]), (&json!("object"), &json!(false)), "{name}");
         for (field, property) in input["properties"].as_object().into_iter().flatten() {

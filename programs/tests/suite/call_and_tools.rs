@@ -53,11 +53,11 @@ struct Lines {
 
 impl Lines {
     fn of(stream: impl Read + Send + 'static) -> Self {
-        let (tell, coming) = channel();
+        let (sender, coming) = channel();
         thread::spawn(move || {
             let mut stream = BufReader::new(stream);
             let mut line = String::new();
-            while stream.read_line(&mut line).is_ok_and(|length| length > 0) && tell.send(std::mem::take(&mut line)).is_ok() {}
+            while stream.read_line(&mut line).is_ok_and(|length| length > 0) && sender.send(std::mem::take(&mut line)).is_ok() {}
         });
         Self { coming, seen: String::new() }
     }
@@ -434,13 +434,13 @@ pub(super) fn ask_over_http(stream: &mut TcpStream, fields: &str, body: &str, wo
 
 fn read_until(stream: &mut TcpStream, words: &str) -> String {
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-    let (mut said, mut bytes) = (String::new(), [0; 4096]);
-    while !said.contains(words) {
+    let (mut received, mut bytes) = (String::new(), [0; 4096]);
+    while !received.contains(words) {
         let read = stream.read(&mut bytes).expect("a server");
-        assert!(read > 0, "the response ends before {words:?}: {said}");
-        said.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        assert!(read > 0, "the response ends before {words:?}: {received}");
+        received.push_str(&String::from_utf8_lossy(&bytes[..read]));
     }
-    said
+    received
 }
 
 #[test]
@@ -474,9 +474,10 @@ fn answer_over_http(address: &str, params: &serde_json::Value) -> serde_json::Va
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
     let fields = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: survey\r\nConnection: close\r\n";
     let mut stream = TcpStream::connect(address).expect("a server");
-    let mut said = ask_over_http(&mut stream, fields, &body, "\r\n\r\n");
-    stream.read_to_string(&mut said).expect("the rest");
-    let message = said.lines().find_map(|line| line.strip_prefix("data: ").unwrap_or(line).strip_prefix('{')).expect("a message");
+    let mut response = ask_over_http(&mut stream, fields, &body, "\r\n\r\n");
+    stream.read_to_string(&mut response).expect("the rest");
+    let message =
+        response.lines().find_map(|line| line.strip_prefix("data: ").unwrap_or(line).strip_prefix('{')).expect("a message");
     let message: serde_json::Value = serde_json::from_str(&format!("{{{message}")).expect("JSON");
     message.get("result").or_else(|| message.get("error")).expect("a response").clone()
 }
@@ -675,10 +676,10 @@ fn tools_does_not_change_the_blocking_mode_of_its_pipes() {
     output.read_exact(&mut answer).expect("an answer");
     tools.0.kill().expect("it runs");
     tools.0.wait().expect("it ends");
-    let (tell, late) = channel();
+    let (sender, late) = channel();
     thread::spawn(move || {
         let mut read = [0; 4];
-        tell.send(shared_in.read_exact(&mut read).map(|()| read))
+        sender.send(shared_in.read_exact(&mut read).map(|()| read))
     });
     let early = late.recv_timeout(Duration::from_millis(50));
     assert!(early.is_err(), "a read blocks while there is no data: {early:?}");
@@ -762,9 +763,9 @@ fn serving(flags: &[&str], tool: &str, arguments: &str, update: &str) -> (Runnin
 
 #[test]
 fn after_a_signal_tools_lets_running_calls_finish_and_refuses_new_ones() {
-    for tell in [Running::interrupt, Running::terminate] {
+    for stop in [Running::interrupt, Running::terminate] {
         let (mut tools, mut input) = serving(&[], "countdown", r#"{"from":3,"step_ms":1000}"#, "Counting down: 2");
-        tell(&tools);
+        stop(&tools);
         tools.until_error_line("tools: 1 call may finish within 5s; a second signal ends it at once");
         writeln!(input, r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"name":"chatty"}}}}"#).expect("a reader");
         assert!(tools.out.until(r#""id":3"#).contains(r#""code":-32809"#));

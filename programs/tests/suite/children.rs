@@ -108,9 +108,9 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn of(stream: impl Read + Send + 'static) -> Self {
-        let (tell, coming) = channel();
+        let (sender, coming) = channel();
         thread::spawn(move || {
-            let _ = BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| tell.send(line));
+            let _ = BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
         });
         Self { coming, seen: RefCell::default() }
     }
@@ -259,11 +259,11 @@ impl Agent {
     pub(crate) fn on(mut gateway: Program, capabilities: &Value) -> Self {
         let input = gateway.child.stdin.take();
         let out = gateway.child.stdout.take().expect("a pipe");
-        let (tell, coming) = channel();
+        let (sender, coming) = channel();
         thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
             let parsed = lines.map(|line| serde_json::from_str(&line).unwrap_or_else(|_| json!({ "not JSON": line })));
-            let _ = parsed.map(|message| (Instant::now(), message)).into_iter().try_for_each(|message| tell.send(message));
+            let _ = parsed.map(|message| (Instant::now(), message)).into_iter().try_for_each(|message| sender.send(message));
         });
         let mut agent = Self { gateway, input, coming, received: Vec::new(), next: 1 };
         agent.greet(capabilities);

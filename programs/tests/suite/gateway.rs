@@ -202,23 +202,23 @@ fn only_the_right_code_claims_in_upper_or_lower_case(programs: &Programs) {
 /// Writes a manifest for the app of `home` into the home `there`, with the address of a relay to the app.
 fn relayed(home: &Home, there: &Home) -> Relay {
     let mut manifest = home.manifest();
-    let cable = Relay::to(manifest["transport"]["url"].as_str().expect("a URL"));
-    manifest["transport"]["url"] = json!(format!("ws://{}/", cable.address));
+    let relay = Relay::to(manifest["transport"]["url"].as_str().expect("a URL"));
+    manifest["transport"]["url"] = json!(format!("ws://{}/", relay.address));
     there.put(manifest["instanceId"].as_str().expect("an id"), &manifest.to_string());
-    cable
+    relay
 }
 
 fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Programs) {
     let (home, there) = (Home::new(), Home::new());
     let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
-    let cable = relayed(&home, &there);
+    let relay = relayed(&home, &there);
     let mut agent = Agent::start(programs, &there, &["--resume-ttl", "1e19"]);
     agent.claimed(&app.code(0));
     for round in 1..=2 {
         let running = agent.send_call("tools__countdown", &json!({ "from": 1000, "step_ms": 50 }));
         agent.until_updates(running, 2);
         let before = agent.mark();
-        cable.cut();
+        relay.cut();
         let lost = agent.result(running);
         assert!(is_error(&lost) && lost["structuredContent"]["code"] == -32010, "{lost}");
         assert!(lost["structuredContent"]["progress"].is_number(), "the error has the last progress: {lost}");
@@ -233,14 +233,14 @@ fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Pro
 fn a_subscription_of_the_agent_goes_on_after_the_channel_was_cut(programs: &Programs) {
     let (home, there) = (Home::new(), Home::new());
     let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
-    let cable = relayed(&home, &there);
+    let relay = relayed(&home, &there);
     let mut agent = Agent::start(programs, &there, &[]);
     agent.claimed(&app.code(0));
     let uri = json!({ "uri": "tesseron://tools/clock" });
     assert!(agent.ask("resources/subscribe", &uri)["result"].is_object());
     for round in 0..2 {
         let before = agent.mark();
-        cable.cut();
+        relay.cut();
         agent.gateway.err.nth("tools is there", round);
         agent.until_listed(before, "tools__whoami", true);
         let after = agent.mark();
@@ -302,11 +302,11 @@ fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(pro
 fn a_gateway_that_keeps_no_sessions_needs_a_new_claim(programs: &Programs) {
     let (home, there) = (Home::new(), Home::new());
     let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
-    let cable = relayed(&home, &there);
+    let relay = relayed(&home, &there);
     let mut agent = Agent::start(programs, &there, &["--resume-ttl", "0"]);
     let first = app.code(0);
     agent.claimed(&first);
-    cable.cut();
+    relay.cut();
     let second = app.code(1);
     assert_ne!(first, second);
     assert!(is_error(&agent.claim(&first)), "the code was used");

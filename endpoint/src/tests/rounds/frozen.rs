@@ -306,13 +306,13 @@ fn after_a_thaw_the_handler_and_all_clones_of_its_context_are_bound_to_the_retry
     let frames = request(&mut process, 1, &params, first, 1);
     let frames = request(&mut process, 2, &retry(&params, &frames, agree), second, 2);
     assert_eq!(process.frozen(), (0, 1, 1));
-    let said: Vec<_> = frames.iter().map(|frame| (frame["method"].as_str().unwrap(), &frame["params"])).collect();
-    assert_eq!(said.len(), 2, "{said:?}");
+    let notifications: Vec<_> = frames.iter().map(|frame| (frame["method"].as_str().unwrap(), &frame["params"])).collect();
+    assert_eq!(notifications.len(), 2, "{notifications:?}");
     assert_eq!(
-        (said[0].0, &said[0].1["progressToken"], &said[0].1["progress"]),
+        (notifications[0].0, &notifications[0].1["progressToken"], &notifications[0].1["progress"]),
         ("notifications/progress", &json!("token"), &json!(75))
     );
-    assert_eq!((said[1].0, &said[1].1["data"]), ("notifications/message", &json!("error")));
+    assert_eq!((notifications[1].0, &notifications[1].1["data"]), ("notifications/message", &json!("error")));
     // The first request is over, so its cancel has no effect. The cancel of the retry reaches the handler and all clones of its context.
     process.cancel(1);
     assert_eq!(*noted.lock().unwrap(), ["\"one\" Some(1) false false -> \"two\" Some(2) true true"]);

@@ -759,9 +759,9 @@ fn a_server_that_names_a_time_to_wait_is_asked_again_only_after_that_time() {
 
 #[test]
 fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
-    let told = "fault: the server is overloaded (status 503), and may be asked again after 7 s".to_string();
+    let fault = "fault: the server is overloaded (status 503), and may be asked again after 7 s".to_string();
     let body = error(2, -32603);
-    for (status, retry_after, body, is_told, is_lost) in [
+    for (status, retry_after, body, is_reported, is_lost) in [
         (503, "7", "", true, true),
         (503, "7", &*body, true, false),
         (503, "Wed, 25 Nov 2026 20:00:00 GMT", "", false, true),
@@ -775,9 +775,9 @@ fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
         bench.take_log();
         bench.head_with(1, status, &[("content-type", JSON), ("retry-after", retry_after)]);
         bench.body(1, body);
-        let told = told.replace("503", &status.to_string());
+        let fault = fault.replace("503", &status.to_string());
         let faults: Vec<_> = bench.take_log().into_iter().filter(|line| line.starts_with("fault")).collect();
-        assert_eq!(faults.contains(&told), is_told, "{status} {retry_after}: {faults:?}");
+        assert_eq!(faults.contains(&fault), is_reported, "{status} {retry_after}: {faults:?}");
         assert!(faults.len() <= 1, "{faults:?}");
         assert_eq!(bench.outcome() == Outcome::Lost, is_lost, "{status} {retry_after} {body}");
         bench.wait(seconds(100));
