@@ -90,7 +90,7 @@ def run(name, command, scratch, tally):
 
     timer = threading.Timer(PATIENCE, stop)
     timer.start()
-    told, well = 0, True
+    finished, well = 0, True
     for line in client.stdout:
         word, _, rest = line.rstrip("\n").partition(" ")
         if word == "ok":
@@ -101,13 +101,13 @@ def run(name, command, scratch, tally):
         else:
             tally.show(f"{name}: {line.rstrip()}")
             continue
-        told += 1
+        finished += 1
     status = client.wait()
     timer.cancel()
     if late.is_set():
-        tally.fail(f"{name}: expected an end within {PATIENCE} s, stopped after {told} scenarios")
-    elif status or not told:
-        tally.fail(f"{name}: expected to run all scenarios, ended with status {status} after {told}")
+        tally.fail(f"{name}: expected an end within {PATIENCE} s, stopped after {finished} scenarios")
+    elif status or not finished:
+        tally.fail(f"{name}: expected to run all scenarios, ended with status {status} after {finished}")
     elif well:
         return
     tally.show(f"--- standard error of {name} ---\n{errors.read_text(errors='replace')}---")

@@ -43,20 +43,20 @@ function build() {
 
   // Each of these tools returns an input request, unless the call has the answer.
   const who = { message: 'Who are you?', requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } };
-  const asks = (name, description, ask, tell) =>
+  const asks = (name, description, ask, write) =>
     server.registerTool(name, { description }, ({ mcpReq: { inputResponses } }) => {
       const answer = inputResponse(inputResponses, 'asked');
-      return answer.kind === 'missing' ? inputRequired({ inputRequests: { asked: ask } }) : text(tell(answer));
+      return answer.kind === 'missing' ? inputRequired({ inputRequests: { asked: ask } }) : text(write(answer));
     });
-  const said = ({ action }) => `the user said: ${action}`;
-  const named = (answer) => (answer.action === 'accept' ? `the user is ${answer.content.name}` : said(answer));
+  const action = ({ action }) => `the user said: ${action}`;
+  const named = (answer) => (answer.action === 'accept' ? `the user is ${answer.content.name}` : action(answer));
   const model = (question) => ({ messages: [{ role: 'user', content: { type: 'text', text: question } }], maxTokens: 100 });
 
   asks('ask_user', "Asks the caller's user for a name.", inputRequired.elicit(who), named);
   const agreement = { message: 'Go ahead?', requestedSchema: { type: 'object', properties: {} } };
-  asks('confirm', "Asks the caller's user for a yes, with nothing to fill in.", inputRequired.elicit(agreement), said);
+  asks('confirm', "Asks the caller's user for a yes, with nothing to fill in.", inputRequired.elicit(agreement), action);
   const address = { message: 'Please', url: 'https://example.com/x?y=1' };
-  asks('open', "Asks the caller's user to open an address.", inputRequired.elicitUrl(address), said);
+  asks('open', "Asks the caller's user to open an address.", inputRequired.elicitUrl(address), action);
   const thought = ({ result }) => `the model said: ${result.content.text}`;
   asks('ask_model', "Asks the caller's model.", inputRequired.createMessage(model('How many?')), thought);
   const listed = ({ roots }) => roots.map(({ uri }) => uri).join(' ');

@@ -81,7 +81,7 @@ def address():
     run.ended(0)
     run.printed("User completed the URL elicitation flow.")
     for line in ["https://example.com/x?y=1", "It leads to the host example.com"]:
-        run.said(line)
+        run.printed_error(line)
     equal("the capabilities announced", offered(traffic), ["elicitation"])
     run = call("--decline", "trigger-url-elicitation", ADDRESS, server=EVERYTHING)
     run.ended(0)
@@ -92,8 +92,8 @@ def address():
 def address_first():
     run = call("--accept", "trigger-url-elicitation", ADDRESS.replace("}", ', "errorPath": true}'), server=EVERYTHING)
     run.ended(1)
-    run.said("-32042")
-    run.said("https://modelcontextprotocol.io")
+    run.printed_error("-32042")
+    run.printed_error("https://modelcontextprotocol.io")
 
 
 run(lambda body: body())

@@ -65,7 +65,7 @@ def errors(server, flags):
 def log_level():
     run, traffic = call_tapped("--era", "modern", "--log-level", "info", "talk", server=TYPESCRIPT_2)
     run.ended(0)
-    run.said("the weather turns")
+    run.printed_error("the weather turns")
     equal("requests for a level", traffic.sent("logging/setLevel"), [])
     run, traffic = call_tapped("--era", "modern", "talk", server=TYPESCRIPT_2)
     run.ended(0)

@@ -165,7 +165,7 @@ def cancel(url, era):
 def fails(url, era):
     run = call_url("--era", era, "fail", url=url)
     run.ended(1)
-    run.said("no luck today")
+    run.printed_error("no luck today")
 
 
 QUESTIONS = "input requests are answered while the call runs, or by a retry"
@@ -189,7 +189,7 @@ def questions(url, era):
 def no_session(url, era):
     run = call_url("--era", era, "--answer", ADA, "ask_user", url=url)
     run.ended(1)
-    run.said("elicitation/create")
+    run.printed_error("elicitation/create")
 
 
 @each("two rounds are answered one after the other, and the progress of all of them is shown", DUAL, ROUNDS)
@@ -225,7 +225,7 @@ def state_alone(url, era):
 def unanswered(url, era):
     run = call_url("--era", era, "ask_user", url=url)
     run.ended(1)
-    run.said("-32021")
+    run.printed_error("-32021")
     run = call_url("--era", era, "--decline", "--sample-reply", "fine", "interview", url=url)
     run.ended(1)
 

@@ -96,7 +96,7 @@ class Run:
     def printed(self, text):
         contains("standard output", self.output(), text)
 
-    def said(self, text):
+    def printed_error(self, text):
         contains("standard error", "\n".join(line.text for line in self.err), text)
 
     def complained(self, *words):

@@ -127,7 +127,7 @@ def missing(server, flags):
     ]:
         run, traffic = call_tapped(*flags, *offered, tool, server=server)
         run.ended(1)
-        run.said("-32021")
+        run.printed_error("-32021")
         (request,) = traffic.sent("tools/call")
         equal("the capabilities", request["msg"]["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"], declared)
         (answer,) = traffic.answers(request)

@@ -29,8 +29,8 @@ export function longOutput(blocks, chars) {
 
 /** Each update of a countdown. */
 export function countdown(from) {
-  const said = Array.from({ length: from }, (_, i) => `Counting down: ${from - i}`);
-  return [...said, 'Countdown complete! 🎉'].map((message, progress) => ({ progress, total: from, message }));
+  const messages = Array.from({ length: from }, (_, i) => `Counting down: ${from - i}`);
+  return [...messages, 'Countdown complete! 🎉'].map((message, progress) => ({ progress, total: from, message }));
 }
 
 export function workflowUpdates() {

@@ -31,8 +31,8 @@ def long_output(blocks, chars):
 
 def countdown(start):
     """(value, total, message) of each update."""
-    said = [f"Counting down: {left}" for left in range(start, 0, -1)] + ["Countdown complete! 🎉"]
-    return [(value, start, message) for value, message in enumerate(said)]
+    messages = [f"Counting down: {left}" for left in range(start, 0, -1)] + ["Countdown complete! 🎉"]
+    return [(value, start, message) for value, message in enumerate(messages)]
 
 
 def workflow_updates():

@@ -37,19 +37,19 @@ async function eventually(what, look) {
 class App {
   constructor(home, flags = []) {
     this.audit = join(home, `audit-${Math.random()}`);
-    this.said = [];
+    this.errorLines = [];
     const options = ['--tesseron', '--home', home, '--audit', this.audit, ...flags];
     this.process = spawn(process.env.TOOLS, options, { stdio: ['ignore', 'ignore', 'pipe'] });
-    createInterface(this.process.stderr).on('line', (line) => this.said.push(line));
+    createInterface(this.process.stderr).on('line', (line) => this.errorLines.push(line));
   }
 
   /** The claim codes that the app has shown. */
   codes() {
-    return this.said.filter((line) => line.includes('claim code')).map((line) => line.split(' ').at(-1));
+    return this.errorLines.filter((line) => line.includes('claim code')).map((line) => line.split(' ').at(-1));
   }
 
   code(number = 0) {
-    return eventually(`a code from the app, which said ${short(this.said)}`, () => this.codes()[number]);
+    return eventually(`a code from the app, which said ${short(this.errorLines)}`, () => this.codes()[number]);
   }
 
   /** The entries of its calls in the audit file, once there are at least `calls`. */
@@ -86,7 +86,7 @@ async function claimed({ flags = [], ...abilities }, use) {
 }
 
 /** A proxy to the address of an app, whose connections can be cut. */
-async function cable(url) {
+async function relay(url) {
   const { hostname, port } = new URL(url);
   const streams = new Set();
   const server = createServer((near) => {
@@ -187,16 +187,16 @@ scenario('an app whose channel was cut comes back with its tools and without a n
       return names.length && names;
     });
     const manifest = JSON.parse(readFileSync(join(instances(home), name), 'utf8'));
-    const line = await cable(manifest.transport.url);
-    manifest.transport.url = line.url;
+    const proxy = await relay(manifest.transport.url);
+    manifest.transport.url = proxy.url;
     writeFileSync(join(instances(there), name), JSON.stringify(manifest));
     await throughGateway(there, {}, async (client) => {
       const watched = watchTools(client);
       succeeded(await client.call('tesseron__claim_session', { code: await app.code() }));
-      let told = () => {};
-      const running = client.call('tools__countdown', { from: 1000, step_ms: 20 }, { onprogress: () => told() });
-      await new Promise((resolve) => (told = resolve));
-      line.cut();
+      let updated = () => {};
+      const running = client.call('tools__countdown', { from: 1000, step_ms: 20 }, { onprogress: () => updated() });
+      await new Promise((resolve) => (updated = resolve));
+      proxy.cut();
       failed(await running, -32010);
       const before = watched.changes;
       const back = async () => (await listTools(client)).some((tool) => tool.name === 'tools__chatty');
@@ -311,9 +311,9 @@ scenario('what an app refuses says its number, and what nobody has is an error',
 scenario('an app that dies fails its calls and takes its tools along', async () => {
   await claimed({}, async (client, app) => {
     const watched = watchTools(client);
-    let told = () => {};
-    const running = client.call('tools__countdown', { from: 1000, step_ms: 20 }, { onprogress: () => told() });
-    await new Promise((resolve) => (told = resolve));
+    let updated = () => {};
+    const running = client.call('tools__countdown', { from: 1000, step_ms: 20 }, { onprogress: () => updated() });
+    await new Promise((resolve) => (updated = resolve));
     await app.stop('SIGKILL');
     failed(await running, -32010);
     await eventually('a notification that its tools are gone', () => watched.changes > 0);
@@ -396,10 +396,10 @@ scenario('the level of the client decides which log records of an app it gets', 
     succeeded(await client.call('tools__bulk', { items: ['quiet'], fail: ['quiet'] }));
     await client.setLoggingLevel('warning');
     succeeded(await client.call('tools__bulk', { items: ['loud'], fail: ['loud'] }));
-    const heard = () => logs.filter(({ logger }) => logger === 'tools');
-    await eventually('the record', () => heard().length);
-    equal('the levels', heard().map(({ level }) => level), ['warning']);
-    contains('the record', heard()[0].data, 'loud');
+    const records = () => logs.filter(({ logger }) => logger === 'tools');
+    await eventually('the record', () => records().length);
+    equal('the levels', records().map(({ level }) => level), ['warning']);
+    contains('the record', records()[0].data, 'loud');
   });
 });
 
@@ -407,9 +407,9 @@ scenario('the gateway exits by itself when its input ends, though calls run', as
   let traffic;
   await claimed({}, async (client, app) => {
     traffic = client.traffic;
-    let told = () => {};
-    client.call('tools__countdown', { from: 1000, step_ms: 20 }, { onprogress: () => told() }).catch(() => {});
-    await new Promise((resolve) => (told = resolve));
+    let updated = () => {};
+    client.call('tools__countdown', { from: 1000, step_ms: 20 }, { onprogress: () => updated() }).catch(() => {});
+    await new Promise((resolve) => (updated = resolve));
     await client.close();
     equal('how the call ended at the app', (await app.ended(1))[0].outcome, 'cancelled');
   });

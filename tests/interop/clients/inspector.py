@@ -54,8 +54,8 @@ def on_pipes(*flags):
 def over_http(*flags):
     with subprocess.Popen([TOOLS, "--http", "127.0.0.1:0", *flags], stderr=subprocess.PIPE, encoding="utf-8") as tools:
         try:
-            said = re.search(r"http://\S+", tools.stderr.readline())
-            yield ["--transport", "http", "--server-url", said[0]]
+            found = re.search(r"http://\S+", tools.stderr.readline())
+            yield ["--transport", "http", "--server-url", found[0]]
         finally:
             tools.terminate()
 
@@ -102,8 +102,8 @@ def asks(inspect):
 @each("a hundred calls, ten at once, all succeed")
 def loads(inspect):
     load = ["--load", "--load-requests", "100", "--load-concurrency", "10"]
-    told = inspect("--method", "tools/call", "--tool-name", "chatty", *load).result()
-    equal("what came of them", {name: told[name] for name in ["ok", "toolErrors", "errors"]}, {"ok": 100, "toolErrors": 0, "errors": 0})
+    summary = inspect("--method", "tools/call", "--tool-name", "chatty", *load).result()
+    equal("what came of them", {name: summary[name] for name in ["ok", "toolErrors", "errors"]}, {"ok": 100, "toolErrors": 0, "errors": 0})
 
 
 @scenario("auto finds a server of one era alone, and the other era is refused")

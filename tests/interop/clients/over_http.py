@@ -32,8 +32,8 @@ async def served(*flags):
     command = [os.environ["TOOLS"], "--http", "127.0.0.1:0", "--audit", str(audit), *flags]
     program = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE)
     try:
-        said = (await program.stderr.readuntil(b"/mcp\n")).decode()
-        yield re.search(r"http://\S+", said)[0], lambda: [json.loads(line)["outcome"] for line in audit.read_text().splitlines()]
+        line = (await program.stderr.readuntil(b"/mcp\n")).decode()
+        yield re.search(r"http://\S+", line)[0], lambda: [json.loads(line)["outcome"] for line in audit.read_text().splitlines()]
     finally:
         program.terminate()
         equal("the exit status", await program.wait(), 0)
