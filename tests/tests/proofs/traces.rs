@@ -8,7 +8,7 @@ use std::path::Path;
 use tests::replay::{Turn, TurnKind, differences, names, seen};
 
 /// One reason for differences, with the ends and the recordings that have them.
-struct Known {
+struct KnownDifference {
     why: &'static str,
     /// The ends, as `gw of gw<->app`.
     ends: &'static [&'static str],
@@ -38,124 +38,124 @@ const SDK: &str = "sdk of host<->sdk";
 /// A gateway that sends prepared frames.
 const RAW: &str = "rawgw of rawgw<->app";
 
-const KNOWN: &[Known] = &[
+const KNOWN_DIFFERENCES: &[KnownDifference] = &[
     // ---- Tesseron: faults of the reference (`docs/protocols/tesseron.md`) ----
-    Known {
+    KnownDifference {
         why: "a handler of the reference goes on to report after its invocation has ended",
         ends: &[APP, SDK],
         files: These(&["cancel"]),
         what: &["< actions/progress: is not sent (the call is over)"],
     },
-    Known {
+    KnownDifference {
         why: "the reference answers invocations that the loss of their connection has cancelled",
         ends: &[SDK],
         files: These(&["disconnect-mid-invocation-uds", "resume-server-sdk-uds"]),
         what: &["< -32001 to actions/invoke: is not sent (not live: it has ended or never existed)"],
     },
-    Known {
+    KnownDifference {
         why: "the recorded app is killed; ours is closed by its owner, and answers its running invocations",
         ends: &[APP],
         files: These(&["app-exit-and-gateway-shutdown"]),
         what: &["< -32001 to actions/invoke: is sent, but not in the recording"],
     },
-    Known {
+    KnownDifference {
         why: "the recorded host disconnects; ours is closed by its owner, and cancels its open calls",
         ends: &[HOST],
         files: These(&["disconnect-mid-invocation-uds", "resume-server-sdk-uds"]),
         what: &["< actions/cancel: is sent, but not in the recording"],
     },
-    Known {
+    KnownDifference {
         why: "the reference closes a dial without an answer while another one is open; ours answers with an error",
         ends: &[APP],
         files: These(&["disconnect-mid-invocation-uds"]),
         what: &["< -32009 to tesseron/bind: is sent, but not in the recording"],
     },
-    Known {
+    KnownDifference {
         why: "our result has an output even if the handler returns none",
         ends: &[APP, SDK],
         files: These(&["invoke-success"]),
         what: &["< result of actions/invoke: result.output is added"],
     },
-    Known {
+    KnownDifference {
         why: "the reference sends any percentage; ours stays between 0 and 100 and never falls",
         ends: &[APP, SDK],
         files: These(&["progress5"]),
         what: &["< actions/progress: params.percent differs", "< actions/progress: params.percent is omitted"],
     },
-    Known {
+    KnownDifference {
         why: "of progress that falls only the message is reported, and a percentage above 100 as 100",
         ends: &[GATEWAY, HOST],
         files: These(&["progress5"]),
         what: &["> actions/progress: is reported differently"],
     },
-    Known {
+    KnownDifference {
         why: "the meta of a log record cannot replace its message",
         ends: &[APP, SDK],
         files: These(&["log"]),
         what: &["< log: params.meta is omitted"],
     },
-    Known {
+    KnownDifference {
         why: "accepting a form with fields needs a value; the reference checks it in the handler",
         ends: &[APP, SDK],
         files: These(&["elicit"]),
         what: &["> result of elicitation/request: a response of the wrong shape"],
     },
-    Known {
+    KnownDifference {
         why: "an input request ends with its call, and a late answer is not forwarded",
         ends: &[GATEWAY, HOST],
         files: These(&["sampling-cancel"]),
         what: &["< result of sampling/request: is error -32001"],
     },
-    Known {
+    KnownDifference {
         why: "sampling may be nested three deep; the reference has no limit",
         ends: &[GATEWAY, HOST],
         files: These(&["sampling-nested-depth4"]),
         what: &["< result of sampling/request: is error -32008", "> sampling/request: sampling nested too deep"],
     },
-    Known {
+    KnownDifference {
         why: "a claim of our gateway always has the capabilities of its agent; this one was written by hand",
         ends: &[HOST, RAW],
         files: These(&["host-bind-uds"]),
         what: &["< tesseron/claimed: params.agentCapabilities is added"],
     },
     // ---- Tesseron: an app that sends prepared frames to a gateway ----
-    Known {
+    KnownDifference {
         why: "our app makes input requests only on behalf of a running invocation",
         ends: &[APP],
         files: These(&["gwmint-handshake-ws", "gwmint-no-capabilities", "gwmint-prehello", "gwmint-sampling-elicitation-direct"]),
         what: &["< sampling/request: is not sent (there is no such request)"],
     },
-    Known {
+    KnownDifference {
         why: "our app makes input requests only on behalf of a running invocation",
         ends: &[APP],
         files: These(&["gwmint-no-capabilities", "gwmint-prehello", "gwmint-sampling-elicitation-direct"]),
         what: &["< elicitation/request: is not sent (there is no such request)"],
     },
-    Known {
+    KnownDifference {
         why: "our gateway refuses an input request that belongs to no call",
         ends: &[GATEWAY],
         files: These(&["gwmint-handshake-ws", "gwmint-sampling-elicitation-direct"]),
         what: &["< result of sampling/request: is error -32009"],
     },
-    Known {
+    KnownDifference {
         why: "our gateway refuses input requests before the session is claimed",
         ends: &[GATEWAY],
         files: These(&["gwmint-handshake-ws", "gwmint-prehello"]),
         what: &["> sampling/request: a message at the wrong point of the handshake"],
     },
-    Known {
+    KnownDifference {
         why: "our gateway refuses input requests before the session is claimed; the recorded one refuses this one, too",
         ends: &[GATEWAY],
         files: These(&["gwmint-prehello"]),
         what: &["> elicitation/request: a message at the wrong point of the handshake"],
     },
-    Known {
+    KnownDifference {
         why: "an input request that the agent does not support, or that belongs to no call, is refused as a violation",
         ends: &[GATEWAY],
         files: These(&["gwmint-no-capabilities", "gwmint-sampling-elicitation-direct"]),
         what: &["> elicitation/request: an input that was not offered", "> sampling/request: an input that was not offered"],
     },
-    Known {
+    KnownDifference {
         why: "as above, and parameters of the wrong shape are -32602",
         ends: &[GATEWAY],
         files: These(&["gwmint-sampling-elicitation-direct"]),
@@ -166,13 +166,13 @@ const KNOWN: &[Known] = &[
             "> sampling/request: parameters of the wrong shape",
         ],
     },
-    Known {
+    KnownDifference {
         why: "our app sends its hello by itself",
         ends: &[APP],
         files: These(&["gwmint-prehello"]),
         what: &["< tesseron/hello: is sent, but not in the recording"],
     },
-    Known {
+    KnownDifference {
         why: "our app sends no invalid message and no unknown method, one hello, and responses only to requests",
         ends: &[APP],
         files: These(&["gwmint-dispatcher"]),
@@ -183,13 +183,13 @@ const KNOWN: &[Known] = &[
             "< an invalid message: is not sent (there is no such request)",
         ],
     },
-    Known {
+    KnownDifference {
         why: "our gateway ignores notifications that the owner has not listed",
         ends: &[GATEWAY],
         files: These(&["gwmint-dispatcher"]),
         what: &["> no/notif: is ignored"],
     },
-    Known {
+    KnownDifference {
         why: "both ignore invalid messages and responses to no request; ours reports them as violations",
         ends: &[GATEWAY],
         files: These(&["gwmint-dispatcher"]),
@@ -202,13 +202,13 @@ const KNOWN: &[Known] = &[
             "> an invalid message: is ignored",
         ],
     },
-    Known {
+    KnownDifference {
         why: "a second hello is refused; the reference begins a second session",
         ends: &[GATEWAY],
         files: These(&["gwmint-dispatcher"]),
         what: &["< result of tesseron/hello: is error -32600", "> tesseron/hello: a message at the wrong point of the handshake"],
     },
-    Known {
+    KnownDifference {
         why: "our app sends a complete and valid hello",
         ends: &[APP],
         files: These(&["gwmint-hello-validation"]),
@@ -221,19 +221,19 @@ const KNOWN: &[Known] = &[
             "< tesseron/hello: params.protocolVersion differs",
         ],
     },
-    Known {
+    KnownDifference {
         why: "our app declares that it reports progress",
         ends: &[APP],
         files: These(&["gwmint-capabilities-intersection"]),
         what: &["< tesseron/hello: params.capabilities.streaming differs"],
     },
-    Known {
+    KnownDifference {
         why: "our app closes a channel on which it was refused",
         ends: &[APP],
         files: These(&["gwmint-hello-validation", "gwmint-resume-unclaimed"]),
         what: &["< tesseron/hello: is not sent (the session is closing)"],
     },
-    Known {
+    KnownDifference {
         why: "parameters of the wrong shape are -32602, also if the reference ignores them",
         ends: &[GATEWAY],
         files: These(&["gwmint-hello-validation"]),
@@ -243,13 +243,13 @@ const KNOWN: &[Known] = &[
             "> tesseron/hello: parameters of the wrong shape",
         ],
     },
-    Known {
+    KnownDifference {
         why: "our gateway closes a channel after a hello with another major version",
         ends: &[GATEWAY],
         files: These(&["gwmint-hello-validation"]),
         what: &["< result of tesseron/hello: is not sent (there is no such input request)"],
     },
-    Known {
+    KnownDifference {
         why: "our app resumes once, at the beginning, and closes a channel on which it was refused",
         ends: &[APP],
         files: These(&["gwmint-resume-uds"]),
@@ -258,7 +258,7 @@ const KNOWN: &[Known] = &[
             "< tesseron/resume: is not sent (the session is closing)",
         ],
     },
-    Known {
+    KnownDifference {
         why: "our gateway closes a channel after a resume with another major version, and reports refusals as violations",
         ends: &[GATEWAY],
         files: These(&["gwmint-resume-uds"]),
@@ -268,20 +268,20 @@ const KNOWN: &[Known] = &[
             "> tesseron/resume: parameters of the wrong shape",
         ],
     },
-    Known {
+    KnownDifference {
         why: "the result of our app has the id of its invocation",
         ends: &[APP],
         files: These(&["gwmint-resume-uds"]),
         what: &["< result of actions/invoke: result.invocationId differs"],
     },
-    Known {
+    KnownDifference {
         why: "a result with the id of another invocation is accepted as a violation",
         ends: &[GATEWAY],
         files: These(&["gwmint-resume-uds"]),
         what: &["> result of actions/invoke: a response of the wrong shape"],
     },
     // ---- Tesseron: a gateway that sends prepared frames to an app ----
-    Known {
+    KnownDifference {
         why: "our gateway binds first, once, and with a valid code, which it sends in capitals",
         ends: &[RAW],
         files: These(&["host-bind-uds"]),
@@ -293,86 +293,86 @@ const KNOWN: &[Known] = &[
             "< tesseron/bind: params.code differs",
         ],
     },
-    Known {
+    KnownDifference {
         why: "since our gateway has not sent those requests, the recorded responses belong to no request",
         ends: &[RAW],
         files: These(&["host-bind-uds"]),
         what: &["> -32600 to no request: an error that names no request", "> -32600 to no request: is ignored"],
     },
     // ---- The bridge of the reference, as an MCP server ----
-    Known {
+    KnownDifference {
         why: "MCP demands increasing progress; the reference repeats values with new messages, ours keeps the message for the next value",
         ends: &[BRIDGE],
         files: These(&["progress5"]),
         what: &["< notifications/progress: is not sent", "< notifications/progress: params.message is added"],
     },
-    Known {
+    KnownDifference {
         why: "our agent ignores repeated values",
         ends: &[AGENT],
         files: These(&["progress5"]),
         what: &["> notifications/progress: is ignored", "> notifications/progress: progress that does not increase"],
     },
-    Known {
+    KnownDifference {
         why: "an input request has its call, so that depth can be counted; the mode of a form may be omitted",
         ends: &[BRIDGE],
         files: These(&["confirm-accept", "confirm-decline", "elicit", "node-prompts"]),
         what: &["< elicitation/create: params._meta is added", "< elicitation/create: params.mode is omitted"],
     },
-    Known {
+    KnownDifference {
         why: "an input request has its call, so that depth can be counted",
         ends: &[BRIDGE],
         files: These(&["node-prompts", "sampling", "sampling-cancel", "sampling-nested-depth4"]),
         what: &["< sampling/createMessage: params._meta is added"],
     },
-    Known {
+    KnownDifference {
         why: "a call that is made to answer an input request has its depth",
         ends: &[AGENT],
         files: These(&["sampling-nested-depth4"]),
         what: &["< tools/call: params._meta is added"],
     },
-    Known {
+    KnownDifference {
         why: "sampling may be nested three deep; the reference has no limit",
         ends: &[AGENT],
         files: These(&["sampling-nested-depth4"]),
         what: &["< result of sampling/createMessage: is error -32808", "> sampling/createMessage: sampling nested too deep"],
     },
-    Known {
+    KnownDifference {
         why: "an input request ends with its call",
         ends: &[AGENT],
         files: These(&["sampling-cancel"]),
         what: &["< result of sampling/createMessage: is error -32800"],
     },
-    Known {
+    KnownDifference {
         why: "an input request ends with its call",
         ends: &[BRIDGE],
         files: These(&["sampling-cancel"]),
         what: &["< notifications/cancelled: is sent, but not in the recording"],
     },
-    Known {
+    KnownDifference {
         why: "our server makes input requests only on behalf of a call",
         ends: &[BRIDGE],
         files: These(&["gwmint-handshake-ws", "gwmint-sampling-elicitation-direct"]),
         what: &["< sampling/createMessage: is not sent (no call is running)"],
     },
-    Known {
+    KnownDifference {
         why: "our server makes input requests only on behalf of a call",
         ends: &[BRIDGE],
         files: These(&["gwmint-sampling-elicitation-direct"]),
         what: &["< elicitation/create: is not sent (no call is running)"],
     },
-    Known {
+    KnownDifference {
         why: "an accepted form always has content, which may be empty",
         ends: &[AGENT],
         files: These(&["elicit"]),
         what: &["< result of elicitation/create: result.content is added"],
     },
-    Known {
+    KnownDifference {
         why: "content that does not fit its form is a violation; the reference leaves the check to its MCP library",
         ends: &[BRIDGE],
         files: These(&["elicit"]),
         what: &["> result of elicitation/create: a response of the wrong shape"],
     },
-    Known {
+    KnownDifference {
         why: "no notification is sent to a peer that has ended its side",
         ends: &[BRIDGE],
         files: These(&["gwmint-resume-uds"]),
@@ -381,63 +381,63 @@ const KNOWN: &[Known] = &[
             "< notifications/tools/list_changed: is not sent (the session is closing)",
         ],
     },
-    Known {
+    KnownDifference {
         why: "no notification is sent to a peer that has ended its side",
         ends: &[BRIDGE],
         files: These(&["manifest-variants"]),
         what: &["< notifications/message: is not sent"],
     },
-    Known {
+    KnownDifference {
         why: "a request that the server has not declared is refused before it is sent",
         ends: &[AGENT],
         files: These(&["errors"]),
         what: &["< prompts/list: is not sent (the peer does not offer this)"],
     },
     // ---- MCP: clients ----
-    Known {
+    KnownDifference {
         why: "our requests always have parameters, which may be empty",
         ends: &[CLIENT],
         files: Count(127),
         what: &["< tools/list: params is added"],
     },
-    Known {
+    KnownDifference {
         why: "our requests always have parameters, which may be empty",
         ends: &[AGENT],
         files: Count(7),
         what: &["< tools/list: params is added"],
     },
-    Known {
+    KnownDifference {
         why: "our requests always have parameters, which may be empty",
         ends: &[AGENT],
         files: These(&["node-prompts", "resources"]),
         what: &["< resources/list: params is added"],
     },
-    Known {
+    KnownDifference {
         why: "our requests always have parameters, which may be empty",
         ends: &[AGENT],
         files: These(&["handshake-claim-uds"]),
         what: &["< ping: params is added"],
     },
-    Known {
+    KnownDifference {
         why: "an undeclared input request is an unknown method; for the Python client it is an invalid request",
         ends: &[CLIENT],
         files: These(&["mcp/py2__py1__sampling-nocap", "mcp/py2__py2__sampling-nocap", "mcp/py2__ts1__sampling-nocap"]),
         what: &["< -32600 to sampling/createMessage: error.code is -32601"],
     },
-    Known {
+    KnownDifference {
         why: "an undeclared input request is refused as a violation",
         ends: &[CLIENT],
         files: These(UNOFFERED),
         what: &["> sampling/createMessage: an input that was not offered"],
     },
     // ---- MCP: servers ----
-    Known {
+    KnownDifference {
         why: "our server makes only input requests that the client has declared",
         ends: &[SERVER],
         files: These(UNOFFERED),
         what: &["< sampling/createMessage: is not sent (the peer does not offer this)"],
     },
-    Known {
+    KnownDifference {
         why: "capabilities that are `false` are omitted",
         ends: &[SERVER],
         files: Count(69),
@@ -448,13 +448,13 @@ const KNOWN: &[Known] = &[
             "< result of initialize: result.capabilities.tools.listChanged is omitted",
         ],
     },
-    Known {
+    KnownDifference {
         why: "our server has no experimental capabilities",
         ends: &[SERVER],
         files: Count(35),
         what: &["< result of initialize: result.capabilities.experimental is omitted"],
     },
-    Known {
+    KnownDifference {
         why: "an input request has its call, so that depth can be counted; the mode of a form may be omitted",
         ends: &[SERVER],
         files: Count(12),
@@ -464,7 +464,7 @@ const KNOWN: &[Known] = &[
             "< sampling/createMessage: params._meta is added",
         ],
     },
-    Known {
+    KnownDifference {
         why: "an input request has its call, so that depth can be counted, and no progress token",
         ends: &[SERVER],
         files: These(&[
@@ -478,7 +478,7 @@ const KNOWN: &[Known] = &[
             "< elicitation/create: params._meta.protocol-core/parent is added",
         ],
     },
-    Known {
+    KnownDifference {
         why: "an input request has its call, so that depth can be counted, and no progress token",
         ends: &[SERVER],
         files: These(&[
@@ -493,13 +493,13 @@ const KNOWN: &[Known] = &[
             "< sampling/createMessage: params._meta.protocol-core/samplingDepth is added",
         ],
     },
-    Known {
+    KnownDifference {
         why: "a cancelled call is not answered (page on cancellation); the Python server answers with an error",
         ends: &[SERVER],
         files: These(&["mcp/py2__py1__cancel3", "mcp/py2__py1__timeout-300", "mcp/ts1__py1__cancel3", "mcp/ts1__py1__timeout-300"]),
         what: &["< 0 to tools/call: is not sent (not live: it has ended or never existed)"],
     },
-    Known {
+    KnownDifference {
         why: "a cancelled call is not answered (page on cancellation); the Go server answers with a failure",
         ends: &[SERVER],
         files: These(&[
@@ -511,13 +511,13 @@ const KNOWN: &[Known] = &[
         ]),
         what: &["< result of tools/call: is not sent (not live: it has ended or never existed)"],
     },
-    Known {
+    KnownDifference {
         why: "no progress of a cancelled call is sent",
         ends: &[SERVER],
         files: These(&["mcp/py2__go__timeout-300", "mcp/py2__py2__timeout-300", "mcp/ts1__go__timeout-300"]),
         what: &["< notifications/progress: is not sent (the call is over)"],
     },
-    Known {
+    KnownDifference {
         why: "1.5 is not a valid progress token",
         ends: &[SERVER],
         files: These(&["go-mcp-test"]),
@@ -528,31 +528,31 @@ const KNOWN: &[Known] = &[
         ],
     },
     // ---- MCP: the era without a handshake, which our client does not use by itself ----
-    Known {
+    KnownDifference {
         why: "our client makes the handshake",
         ends: &[CLIENT],
         files: These(&["mcp/era-py2-2026-07-28-py1", "mcp/era-py2-2026-07-28-ts2", "mcp/era-py2-auto-ts2"]),
         what: &["< initialize: is sent, but not in the recording", "< tools/call: is not sent"],
     },
-    Known {
+    KnownDifference {
         why: "our client makes the handshake",
         ends: &[CLIENT],
         files: These(&["mcp/era-py2-2026-07-28-ts2", "mcp/era-py2-auto-ts2"]),
         what: &["< tools/list: is not sent"],
     },
-    Known {
+    KnownDifference {
         why: "our client sends no request before the handshake",
         ends: &[CLIENT],
         files: These(&["mcp/era-py2-auto-py1", "mcp/era-py2-auto-ts2"]),
         what: &["< server/discover: is not sent (only the other end of the protocol may send this)"],
     },
-    Known {
+    KnownDifference {
         why: "our server serves both eras; the Python server does not know the method",
         ends: &[SERVER],
         files: These(&["mcp/era-py2-auto-py1"]),
         what: &["< -32602 to server/discover: is a result"],
     },
-    Known {
+    KnownDifference {
         why: "the replay takes the name and the capabilities of a server from its response to initialize, which is missing here",
         ends: &[SERVER],
         files: These(&["mcp/era-py2-auto-ts2"]),
@@ -607,7 +607,7 @@ fn every_frame_of_every_recording_is_played_at_both_of_its_ends() {
 fn a_session_differs_from_a_recorded_end_only_as_listed_with_a_reason() {
     let mut found = found();
     let mut gone = Vec::new();
-    for Known { why, ends, files, what } in KNOWN {
+    for KnownDifference { why, ends, files, what } in KNOWN_DIFFERENCES {
         for (end, what) in ends.iter().flat_map(|end| what.iter().map(move |what| (*end, *what))) {
             let there = found.entry((end.to_owned(), what.to_owned())).or_default();
             match files {

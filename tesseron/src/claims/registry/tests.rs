@@ -601,11 +601,11 @@ struct World {
     seed: u64,
     now: Instant,
     /// The sessions that were admitted and are not forgotten, in the order in which they last got or lost a channel.
-    sessions: Vec<Known>,
+    sessions: Vec<KnownSession>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct KnownSession {
     id: SessionId,
     app: usize,
     claimed: bool,
@@ -618,7 +618,7 @@ struct Known {
     spent: Option<String>,
 }
 
-impl Known {
+impl KnownSession {
     fn accepts(&self, token: &str) -> bool {
         self.current == token || self.previous.as_deref() == Some(token)
     }
@@ -626,14 +626,13 @@ impl Known {
 
 const APPS: [&str; 2] = ["a", "a__b"];
 const TTL: Duration = Duration::from_secs(100);
-const MAX_DISCONNECTED: usize = 2;
+const LIMIT: usize = 2;
 
 /// The operations, from `hello` to `wait`, are those of an app, a person or the clock. Each returns `None` if it is not possible now, or
 /// has changed nothing.
 impl World {
     fn new() -> Self {
-        let policy =
-            RegistryPolicy { resume_ttl: TTL, max_disconnected: MAX_DISCONNECTED, max_pending: MAX_DISCONNECTED, max_channels: 4 };
+        let policy = RegistryPolicy { resume_ttl: TTL, max_disconnected: LIMIT, max_pending: LIMIT, max_channels: 4 };
         Self { registry: SessionRegistry::new(policy), seed: 0, now: Instant::ZERO, sessions: Vec::new() }
     }
 
@@ -642,18 +641,18 @@ impl World {
         sequence(self.seed)
     }
 
-    fn find(&self, app: usize, wanted: impl Fn(&Known) -> bool) -> Option<usize> {
+    fn find(&self, app: usize, wanted: impl Fn(&KnownSession) -> bool) -> Option<usize> {
         self.sessions.iter().rposition(|known| known.app == app && wanted(known))
     }
 
     fn hello(&mut self, app: usize) -> Option<()> {
         let channel = self.registry.open(Dial::Unbound).ok()?;
-        let room = self.sessions.iter().filter(|known| !known.claimed).count() < MAX_DISCONNECTED;
+        let room = self.sessions.iter().filter(|known| !known.claimed).count() < LIMIT;
         let mut random = self.random();
         let answer = self.registry.hello(channel, APPS[app], 0, &mut random);
         assert_eq!(answer.is_ok(), room);
         let Ok(admission) = answer else { return self.close(channel) };
-        self.sessions.push(Known {
+        self.sessions.push(KnownSession {
             code: Some(code(&admission).to_string()),
             current: token(&admission).to_string(),
             id: SessionId::parse(&admission.welcome.session_id).unwrap(),
@@ -677,7 +676,7 @@ impl World {
         let Ok(admission) = answer else { return self.close(channel) };
         let old = known.map(|known| self.sessions.remove(known));
         assert_eq!(admission.supersedes, old.as_ref().and_then(|known| known.channel));
-        self.sessions.push(Known {
+        self.sessions.push(KnownSession {
             id: claim.session_id,
             app,
             claimed: true,
@@ -692,7 +691,7 @@ impl World {
     }
 
     /// Resumes the session of the app that is last in the order, with the token that `which` picks.
-    fn resume(&mut self, app: usize, which: fn(&Known) -> Option<&String>) -> Option<()> {
+    fn resume(&mut self, app: usize, which: fn(&KnownSession) -> Option<&String>) -> Option<()> {
         let index = self.find(app, |_| true)?;
         let used = which(&self.sessions[index])?.clone();
         let channel = self.registry.open(Dial::Unbound).ok()?;
@@ -753,7 +752,7 @@ impl World {
             (known.channel, known.code) = (None, None);
             self.sessions.push(known);
             let waiting: Vec<_> = (0..self.sessions.len()).filter(|index| self.sessions[*index].channel.is_none()).collect();
-            if waiting.len() > MAX_DISCONNECTED {
+            if waiting.len() > LIMIT {
                 self.sessions.remove(waiting[0]);
             }
         }
