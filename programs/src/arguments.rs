@@ -27,8 +27,8 @@ Without --tcp, --http, --unix or --tesseron it serves MCP on stdin and stdout, o
 line; stdout has nothing else. At the end of stdin it answers the requests that it has read, for at most the time of
 --linger, and exits; if its stdout is closed, too, it exits at once. After a Ctrl-C or SIGTERM it accepts no more
 clients and lets running calls finish within the grace; then it cancels and answers the remaining ones. A
-second Ctrl-C or SIGTERM ends it at once. In each case cancelled calls have 0.3 seconds to clean up, and
-their lines of the audit are written.
+second Ctrl-C or SIGTERM ends it at once. Cancelled calls have 0.3 seconds to clean up, and their lines of
+the audit are written. After a second signal they have no time, and their lines may be missing.
 
 With --partial-on-progress each update of progress contains the partial result, so that a client that
 cancels has it, too: after a cancel MCP allows no further message about the call.

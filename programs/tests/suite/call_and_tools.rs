@@ -789,8 +789,11 @@ fn a_call_that_has_not_finished_within_the_grace_is_cancelled_with_its_partial_r
     assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
 }
 
+/// The help said that cancelled calls have 0.3 seconds to clean up after a second signal, too.
 #[test]
-fn after_a_second_signal_tools_ends_at_once() {
+fn after_a_second_signal_tools_ends_at_once_and_its_help_promises_no_time_to_clean_up() {
+    let help = start("tools", ["--help"], Stdio::null()).end().with(0).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("After a second signal they have no time, and their lines may be missing."), "{help}");
     let (mut tools, _input) = serving(&["--grace", "60"], "progress", r#"{"steps":100,"step_ms":5000}"#, "step 1/100");
     tools.interrupt();
     tools.until_error_line("a second signal ends it at once");
