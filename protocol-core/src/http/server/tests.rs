@@ -744,6 +744,38 @@ fn a_server_that_stops_opens_nothing_and_serves_the_sessions_that_there_are() {
     assert_eq!(bench.response(resumed).status, 200, "what was missed can still be fetched");
 }
 
+/// It was reported that a server that stops answers a request without a version header with 503. It does so only if the version or the
+/// capabilities are missing in `_meta`: that is for a session to report, and a server that stops opens none.
+#[test]
+fn a_server_that_stops_still_reports_the_faults_that_it_finds_without_a_session() {
+    let mut bench = Bench::new();
+    let (_, id) = bench.open("2025-11-25");
+    bench.server.stop();
+    let sound = modern("tools/call", r#""name":"t","#);
+    let without_capabilities = sound.replace("clientCapabilities", "other");
+    for (fields, body, expected) in [
+        (&[("mcp-protocol-version", "-")][..], &*sound, (400, Some(-32020))),
+        (&[("mcp-method", "-")], &sound, (400, Some(-32020))),
+        (&[("mcp-name", "-")], &sound, (400, Some(-32020))),
+        (&[("mcp-protocol-version", "-")], &without_capabilities, (400, Some(-32020))),
+        (&[("mcp-protocol-version", "2025-11-25")], &sound, (400, Some(-32020))),
+        (&[], &without_capabilities, (503, Some(-32603))),
+        (&[], &sound, (503, Some(-32603))),
+        // No version at all: a request with a handshake, which names no session.
+        (&[("mcp-protocol-version", "-")], CALL, (400, Some(-32600))),
+        (&[("mcp-method", "tools/call")], INITIALIZE, (400, Some(-32020))),
+        (&[("mcp-method", "-"), ("mcp-name", "-")], INITIALIZE, (503, Some(-32603))),
+    ] {
+        assert_eq!(bench.ask_modern(fields, body), expected, "{fields:?} {body}");
+    }
+    for (version, status) in [("x", 400), ("-", 503)] {
+        let got = bench.send(Method::Get, &[("mcp-session-id", &id), ("mcp-protocol-version", version)], "");
+        assert_eq!(bench.complete(got).0, status);
+    }
+    let refused = bench.ask(&[MODERN, &[("mcp-method", "tools/call"), ("mcp-name", "t")]].concat(), &without_capabilities);
+    assert!(refused.body.starts_with(r#"{"jsonrpc":"2.0","id":9,"error""#), "the request is named: {}", refused.body);
+}
+
 #[test]
 fn a_session_ends_when_it_was_idle_but_not_while_a_stream_is_open_or_a_request_is_at_work() {
     let mut bench = Bench::new();
