@@ -263,6 +263,7 @@ impl HttpServer {
 
     fn dispatch_delete(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
         let key = self.session_of(request)?;
+        check_version(&request.head.headers)?;
         self.close(key, true);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
             exchange.complete(204, Headers::new(), None);

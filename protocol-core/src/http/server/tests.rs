@@ -467,7 +467,7 @@ fn of_two_faults_in_one_request_the_one_that_is_checked_first_is_answered() {
     each_fault_comes_before_the_next(
         "DELETE",
         &|bench| Faulty { method: Method::Delete, ..sound(bench) },
-        &[&ANY_REQUEST[..], &ANY_POST[2..3], &ANY_SESSION[..2]].concat(),
+        &[&ANY_REQUEST[..], &ANY_POST[2..3], &ANY_SESSION].concat(),
     );
     let unknown: [Fault; 2] = [(|it| it.method = Method::Other, 405, "-32"), ANY_POST[2]];
     each_fault_comes_before_the_next("another method", &sound, &[&ANY_REQUEST[..], &unknown].concat());
@@ -640,6 +640,13 @@ fn the_version_header_of_a_later_request_must_name_a_known_version() {
     assert_eq!(bench.complete(posted).0, 400);
     let got = bench.send(Method::Get, &[("mcp-session-id", &id), ("mcp-protocol-version", "x")], "");
     assert_eq!(bench.complete(got).0, 400);
+    // Regression: a DELETE ended the session whatever the header named.
+    let delete = |bench: &mut Bench, version| {
+        let deleted = bench.send(Method::Delete, &[("mcp-session-id", &id), ("mcp-protocol-version", version)], "");
+        (bench.complete(deleted).0, bench.server.sessions())
+    };
+    assert_eq!(delete(&mut bench, "x"), (400, 1));
+    assert_eq!(delete(&mut bench, "2025-06-18"), (204, 0));
 }
 
 /// Regression: a wrong `Mcp-Method` was ignored. A proxy that relies on this header would let a request pass that it should stop.
