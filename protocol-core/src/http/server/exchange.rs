@@ -80,6 +80,11 @@ impl Exchange {
         self.receiver = Some(session);
     }
 
+    /// Returns `true` while a session must take the frame before the frame is acknowledged.
+    pub(super) fn has_receiver(&self) -> bool {
+        self.receiver.is_some()
+    }
+
     pub(super) fn take_receiver(&mut self) -> Option<SessionKey> {
         self.receiver.take()
     }

@@ -24,8 +24,8 @@
 //!
 //! A stream that cannot be resumed is removed instead of becoming done. In each state but done, [`HttpServer::handle_settled`] ends the
 //! response and removes the stream. While the stream waits, the session can refuse its frame ([`HttpServer::handle_full`], or
-//! [`HttpServer::handle_received`] without replies): the response is an error, and the stream is removed. The end of the session removes
-//! all its streams.
+//! [`HttpServer::handle_received`] without replies): the response is an error, and the stream is removed. If the exchange is lost before,
+//! only the stream is removed. The end of the session removes all its streams.
 //!
 //! The response to `initialize` never becomes a stream: frames before its reply are dropped, and the loss of the exchange ends the
 //! session.
@@ -326,6 +326,9 @@ pub struct HttpServer {
     config: Arc<HttpServerConfig>,
     now: Instant,
     exchanges: BTreeMap<HttpExchangeId, Exchange>,
+    /// The streams whose frames their sessions have not taken, each by the exchange of its frame, if that exchange no longer leads to the
+    /// stream.
+    untaken: BTreeMap<HttpExchangeId, (SessionKey, Lane)>,
     sessions: BTreeMap<SessionKey, HttpSession>,
     /// The open sessions with a handshake, by the id in the header `Mcp-Session-Id`. An index of `sessions`.
     ids: BTreeMap<Text, SessionKey>,
@@ -348,6 +351,7 @@ impl HttpServer {
             config: config.into(),
             now,
             exchanges: BTreeMap::new(),
+            untaken: BTreeMap::new(),
             sessions: BTreeMap::new(),
             ids: BTreeMap::new(),
             legacy_sessions: 0,
@@ -375,42 +379,41 @@ impl HttpServer {
 
     /// Takes the number of replies that a frame will cause ([`Received::replies`](crate::Received::replies)). Call this method before the
     /// frames of the session are polled. An exchange without a request is acknowledged with 202. If the frame has a request but causes no
-    /// reply, the exchange is answered with 400. Has no effect on an exchange that is over, or whose response has begun.
+    /// reply, the exchange is answered with 400; a response that has begun ends, and if the exchange was lost, nothing more is kept for it.
+    /// Has no effect on an exchange whose frame was taken or refused before.
     pub fn handle_received(&mut self, exchange: HttpExchangeId, replies: usize, now: Instant) {
         self.advance(now);
-        let Some(found) = self.exchanges.get_mut(&exchange).filter(|found| found.is_pending()) else { return };
-        match found.source() {
-            // The frame has no request, so it is only acknowledged.
-            None => {
-                found.complete(202, Headers::new(), None);
-                self.note_taken(exchange);
-                self.announce(exchange);
-            }
+        match self.take_untaken(exchange) {
             Some((key, lane)) if replies == 0 => {
-                let refusal = Refusal::new(400, "this request is not answered");
-                let absent_id = self.absent_id(key);
-                self.refuse(exchange, refusal, absent_id);
+                self.refuse(exchange, Refusal::new(400, "this request is not answered"), self.absent_id(key));
                 self.end_stream(key, lane);
             }
             Some((key, lane)) => {
                 if let Some(session) = self.sessions.get_mut(&key) {
-                    session.with_stream(lane, |stream| stream.set_owed(replies));
+                    session.with_stream(lane, |stream| stream.take(replies));
                 }
+            }
+            // The frame has no request, so it is only acknowledged.
+            None => {
+                let Some(found) = self.exchanges.get_mut(&exchange).filter(|found| found.has_receiver()) else { return };
+                found.complete(202, Headers::new(), None);
+                self.note_taken(exchange);
+                self.announce(exchange);
             }
         }
     }
 
-    /// Answers an exchange with 503, since the session did not take its frame ([`Full`](crate::Full)). Has no effect on an exchange that is
-    /// over, or whose response has begun.
+    /// Answers an exchange with 503, since the session did not take its frame ([`Full`](crate::Full)). A response that has begun ends, and
+    /// if the exchange was lost, nothing more is kept for it. Has no effect on an exchange whose frame was taken or refused before.
     pub fn handle_full(&mut self, exchange: HttpExchangeId, now: Instant) {
         self.advance(now);
-        let Some(found) = self.exchanges.get(&exchange).filter(|found| found.is_pending()) else { return };
-        let source = found.source();
-        let absent_id = source.map_or(ErrorId::Null, |(key, _)| self.absent_id(key));
-        self.note_taken(exchange);
-        self.refuse(exchange, Refusal::overloaded("the session is overloaded"), absent_id);
-        if let Some((key, lane)) = source {
+        let refusal = Refusal::overloaded("the session is overloaded");
+        if let Some((key, lane)) = self.take_untaken(exchange) {
+            self.refuse(exchange, refusal, self.absent_id(key));
             self.end_stream(key, lane);
+        } else if self.exchanges.get(&exchange).is_some_and(Exchange::has_receiver) {
+            self.note_taken(exchange);
+            self.refuse(exchange, refusal, ErrorId::Null);
         }
     }
 

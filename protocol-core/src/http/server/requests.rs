@@ -246,6 +246,7 @@ impl HttpServer {
         };
         let lane = last.stream;
         if let Some(previous) = session.stream(lane).and_then(Stream::exchange) {
+            self.keep_untaken(key, lane);
             self.finish_exchange(previous);
         }
         let (Some(session), Some(exchange)) = (self.sessions.get_mut(&key), self.exchanges.get_mut(&id)) else { return };

@@ -131,6 +131,24 @@ impl HttpServer {
         self.announce(id);
     }
 
+    /// The stream whose frame came in the request of `exchange`, if the session has neither taken nor refused the frame.
+    pub(super) fn take_untaken(&mut self, exchange: HttpExchangeId) -> Option<(SessionKey, Lane)> {
+        if let Some(found) = self.untaken.remove(&exchange) {
+            return Some(found);
+        }
+        let (key, lane) = self.exchanges.get(&exchange)?.source()?;
+        let stream = self.sessions.get(&key)?.stream(lane)?;
+        (stream.untaken() == Some(exchange)).then_some((key, lane))
+    }
+
+    /// Keeps the way from the exchange of a frame that was not taken to its stream, since the exchange will no longer lead to it.
+    pub(super) fn keep_untaken(&mut self, key: SessionKey, lane: Lane) {
+        let stream = self.sessions.get(&key).and_then(|session| session.stream(lane));
+        if let Some(exchange) = stream.and_then(Stream::untaken) {
+            self.untaken.insert(exchange, (key, lane));
+        }
+    }
+
     /// Ends a stream that will have no further frame, and removes it without keeping events for replay.
     pub(super) fn end_stream(&mut self, key: SessionKey, lane: Lane) {
         // If the lane stayed stopped, the session would keep it open.
@@ -179,6 +197,7 @@ impl HttpServer {
             return self.close(key, true);
         }
         let was_newest = session.newest_get() == Some(lane);
+        self.keep_untaken(key, lane);
         if !was_newest {
             self.set_stopped(key, lane, false);
         }
@@ -208,6 +227,8 @@ impl HttpServer {
     /// `tells_owner`, queues [`HttpEvent::Close`].
     pub(super) fn close(&mut self, key: SessionKey, tells_owner: bool) {
         let Some(mut session) = self.sessions.remove(&key) else { return };
+        // Its owner drops the frames that the session has not taken.
+        self.untaken.retain(|_, (of, _)| *of != key);
         self.timers.set(session.idle(), TimerKey::Idle(key), None);
         if session.era() == Era::Legacy {
             self.legacy_sessions = self.legacy_sessions.saturating_sub(1);

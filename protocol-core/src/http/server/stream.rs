@@ -20,8 +20,8 @@
 //! The stream of a GET begins as `Live`, and no reply is owed on it. The response of a POST is ended before the last reply by
 //! `HttpServer::suspend`, and that of the oldest GET by a GET above `HttpLimits::get_streams`. A `Live` stream can be resumed, too: its
 //! earlier exchange ends. If a stream cannot be resumed, frames that arrive in `Detached` are dropped, and the stream is removed as soon as
-//! it is `Done` or, if a GET has opened it, `Detached`. A stream is also removed when its request is cancelled or refused, when a limit on
-//! replay is exceeded, and when its session ends.
+//! it is `Done` or, if a GET has opened it, `Detached`. A stream is also removed when its request is cancelled or refused (even after its
+//! exchange was lost), when a limit on replay is exceeded, and when its session ends.
 
 use alloc::collections::VecDeque;
 
@@ -37,6 +37,8 @@ pub(super) struct Stream {
     lane: Lane,
     state: State,
     kind: Kind,
+    /// The exchange in whose request the frame came, until the session has taken the frame. `None` for the stream of a GET.
+    untaken: Option<HttpExchangeId>,
     /// The events that are kept, if the stream can be resumed.
     replay: Option<Replay>,
     /// `true` while the lane of a POST is stopped. For the stream of a GET it is always `false`.
@@ -71,7 +73,7 @@ impl Stream {
     /// The stream of a POST.
     pub(super) fn post(lane: Lane, exchange: HttpExchangeId, owed: usize, is_single: bool, can_resume: bool) -> Self {
         let kind = Kind::Post { owed, is_single };
-        Self::new(lane, State::Waiting(exchange), kind, can_resume)
+        Self { untaken: Some(exchange), ..Self::new(lane, State::Waiting(exchange), kind, can_resume) }
     }
 
     /// The stream of a GET.
@@ -81,7 +83,7 @@ impl Stream {
 
     fn new(lane: Lane, state: State, kind: Kind, can_resume: bool) -> Self {
         let replay = can_resume.then(Replay::default);
-        Self { lane, state, kind, replay, is_stopped: false, retention: Armed::default() }
+        Self { lane, state, kind, untaken: None, replay, is_stopped: false, retention: Armed::default() }
     }
 
     pub(super) fn retention(&mut self) -> &mut Armed {
@@ -122,7 +124,14 @@ impl Stream {
         self.replay.is_some()
     }
 
-    pub(super) fn set_owed(&mut self, replies: usize) {
+    /// The exchange in whose request the frame came; `None` once the session has taken the frame, and for the stream of a GET.
+    pub(super) fn untaken(&self) -> Option<HttpExchangeId> {
+        self.untaken
+    }
+
+    /// Records that the session has taken the frame, and owes `replies` replies.
+    pub(super) fn take(&mut self, replies: usize) {
+        self.untaken = None;
         if let Kind::Post { owed, .. } = &mut self.kind {
             *owed = replies;
         }

@@ -830,6 +830,66 @@ fn a_client_that_is_gone_before_the_handshake_was_answered_leaves_no_session() {
     assert_eq!(bench.response(id), Response::default(), "its response never becomes a stream: the id would be missing");
 }
 
+/// Regression: `handle_full` and `handle_received` had no effect on the stream of a lost exchange, so it counted as at work until
+/// `HttpTimeouts::detached` was over, though its session would never reply.
+#[test]
+fn a_frame_that_the_session_refuses_after_its_client_has_left_is_not_at_work() {
+    let refusals: [fn(&mut HttpServer, HttpExchangeId); 2] =
+        [|server, id| server.handle_full(id, Instant::ZERO), |server, id| server.handle_received(id, 0, Instant::ZERO)];
+    for refuse in refusals {
+        let mut bench = Bench::with(|config| config.timeouts.detached = Duration::from_secs(36_000));
+        let (key, session) = bench.open("2025-11-25");
+        let id = bench.post(&[("mcp-session-id", &session)], CALL);
+        assert_eq!(bench.events().len(), 1, "a frame");
+        bench.server.handle_lost(id, bench.now);
+        assert_eq!(bench.server.lanes_at_work(key).count(), 1, "the session may still take the frame");
+        refuse(&mut bench.server, id);
+        assert_eq!((bench.server.lanes_at_work(key).count(), bench.response(id)), (0, Response::default()));
+        refuse(&mut bench.server, id);
+        assert!(bench.server.untaken.is_empty());
+        bench.advance(bench.server.config.timeouts.session_idle);
+        assert_eq!(bench.events(), [HttpEvent::Close { session: key }], "the session was idle from then on");
+
+        // The same after the response has begun, also if the client has resumed its stream since then.
+        let (key, session) = bench.open("2025-11-25");
+        for resumes in [false, true] {
+            let id = bench.post(&[("mcp-session-id", &session)], CALL);
+            bench.advance(bench.server.config.timeouts.keep_alive);
+            let begun = bench.response(id).body;
+            let last = begun.strip_prefix("id: ").and_then(|begun| begun.lines().next()).expect("an id");
+            let carrier = if resumes { bench.get(&session, Some(last)) } else { id };
+            refuse(&mut bench.server, id);
+            assert!(bench.response(carrier).has_ended, "there will be no reply");
+            assert_eq!((bench.server.lanes_at_work(key).count(), bench.server.untaken.len()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_the_session_takes_after_its_client_has_left_is_at_work_until_its_last_reply() {
+    let mut bench = Bench::new();
+    let (key, session) = bench.open("2025-03-26");
+    let batch = format!("[{CALL},{}]", CALL.replace(r#""id":1"#, r#""id":2"#));
+    let id = bench.post(&[("mcp-session-id", &session)], &batch);
+    bench.server.handle_lost(id, bench.now);
+    // The session answers only one of the two requests.
+    let lane = bench.accept(1);
+    assert_eq!(bench.server.lanes_at_work(key).collect::<Vec<_>>(), [lane.1]);
+    bench.reply(lane, RESULT);
+    assert_eq!((bench.server.lanes_at_work(key).count(), bench.server.untaken.len()), (0, 0));
+    // Neither a frame that was taken before nor the end of the session leaves anything behind.
+    let (taken, _) = bench.call(&session);
+    bench.server.handle_lost(taken, bench.now);
+    assert!(bench.server.untaken.is_empty());
+    let untaken = bench.post(&[("mcp-session-id", &session)], CALL);
+    bench.server.handle_lost(untaken, bench.now);
+    assert_eq!(bench.server.untaken.len(), 1);
+    bench.server.close_session(key, bench.now);
+    assert!(bench.server.untaken.is_empty());
+    bench.server.handle_received(untaken, 1, bench.now);
+    assert_eq!((bench.server.sessions(), bench.server.exchanges(), bench.server.poll_timeout()), (0, 0, None));
+}
+
 // ---- The states of a stream, row by row ----
 
 /// Makes a call in a new session of a revision, and brings its stream into a state. Returns the exchange, the lane, and the id of the
