@@ -22,8 +22,14 @@ pub struct HttpLimits {
     /// The number of waiting frames at which the channel of a session is stopped. These are the frames that wait for a GET stream. If twice
     /// as many wait, each further frame replaces the oldest. Default: 64.
     pub waiting_frames: usize,
-    /// The number of bytes that wait on one HTTP exchange, above which its lane is stopped, until at most half as many wait. The newest GET
-    /// stream stops the channel, and an older GET stream stops nothing. Default: 256 KiB.
+    /// The number of bytes of events that wait on one HTTP exchange, above which its lane is stopped
+    /// ([`HttpEvent::Writable`](super::HttpEvent::Writable)), until at most half as many wait. The newest GET stream stops the channel, and
+    /// an older GET stream stops nothing. Default: 256 KiB.
+    ///
+    /// More bytes can wait: those of the event that exceeds this number, and of the frames that the owner passes on before it has stopped
+    /// the lane. If a GET resumes a stream, all events that the client has missed wait at once, at most
+    /// [`replay_bytes`](Self::replay_bytes) of frames; on a GET stream so do the frames that have waited for it, at most twice
+    /// [`waiting_frames`](Self::waiting_frames).
     pub output_bytes: usize,
     /// The maximum number of events of one stream that are kept for replay. Beyond it the oldest event is dropped. Default: 256.
     pub replay_events: usize,

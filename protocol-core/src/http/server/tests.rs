@@ -1299,6 +1299,35 @@ fn a_stopped_lane_is_resumed_once_half_of_the_limit_was_read() {
     }
 }
 
+/// The documentation of `HttpLimits::output_bytes` read as a bound on what waits, which one event exceeds.
+#[test]
+fn what_waits_for_a_slow_reader_exceeds_the_limit_by_one_event_and_by_what_a_get_brings_at_once() {
+    let frame = "x".repeat(70);
+    let mut bench = Bench::with(|config| config.limits.output_bytes = 1000);
+    let (slow, lane, session) = in_state(&mut bench, "live", "2025-06-18");
+    let held = |bench: &Bench, id| bench.server.exchanges.get(&id).expect("it is open").held();
+    bench.stream(slow);
+    let mut longest = 0;
+    while bench.events().is_empty() {
+        let before = held(&bench, slow);
+        bench.within(lane, &frame);
+        longest = longest.max(held(&bench, slow) - before);
+    }
+    assert!((1001..=1000 + longest).contains(&held(&bench, slow)), "{}", held(&bench, slow));
+    // The client leaves, and misses more than the limit. A GET brings everything at once, and the next frame stops the lane again.
+    let first = bench.stream(slow).0;
+    let last = first.strip_prefix("id: ").and_then(|first| first.lines().next()).expect("an id").to_string();
+    bench.server.handle_lost(slow, bench.now);
+    (0..30).for_each(|_| bench.within(lane, &frame));
+    let resumed = bench.get(&session, Some(&last));
+    let missed = held(&bench, resumed);
+    assert!(missed > 2000, "{missed}");
+    bench.events();
+    bench.within(lane, &frame);
+    let stopped = HttpEvent::Writable { session: lane.0, lane: lane.1, is_writable: false };
+    assert_eq!((bench.events(), held(&bench, resumed) - missed), (vec![stopped], longest));
+}
+
 // ---- Posts without replies, and with several ----
 
 #[test]
