@@ -43,6 +43,16 @@ enum Opening {
     Greeting { exchange: u64, late_probe: Option<u64> },
 }
 
+impl Opening {
+    /// Returns `true` for the id of the request, and of the probe before it.
+    fn has(&self, id: u64) -> bool {
+        match *self {
+            Self::Probe { exchange, .. } => exchange == id,
+            Self::Greeting { exchange, late_probe } => exchange == id || late_probe == Some(id),
+        }
+    }
+}
+
 /// The subscription of a client whose requests are stateless.
 #[derive(Clone, Debug, Default)]
 struct Subscriber {
@@ -453,14 +463,16 @@ impl Model {
 
     fn probe(&mut self, is_last: bool) {
         let exchange = self.number();
-        self.push_plain(Lane::CHANNEL, format!("request {exchange}"), format!("request {exchange} server/discover stateless"));
+        let summary = format!("request {exchange} server/discover stateless");
+        self.push(Kind::Request(exchange), Lane::CHANNEL, format!("request {exchange}"), summary);
         (self.phase, self.opening) = (Phase::Opened, Some(Opening::Probe { exchange, is_last }));
         self.limit_handshake();
     }
 
     fn greet(&mut self, late_probe: Option<u64>) {
         let exchange = self.number();
-        self.push_plain(Lane::CHANNEL, format!("request {exchange}"), format!("request {exchange} {}", self.terms.greeting));
+        let summary = format!("request {exchange} {}", self.terms.greeting);
+        self.push(Kind::Request(exchange), Lane::CHANNEL, format!("request {exchange}"), summary);
         (self.phase, self.opening) = (Phase::Opened, Some(Opening::Greeting { exchange, late_probe }));
         self.limit_handshake();
     }
@@ -2327,13 +2339,15 @@ impl Model {
             }
             return;
         }
-        match self.opening.filter(|_| self.may_write()) {
-            Some(Opening::Probe { exchange, is_last }) if exchange == id => return self.take_probe_answer(frame, is_last, false),
+        let opening = self.opening.filter(|opening| self.may_write() && opening.has(id));
+        match opening {
+            Some(_) if self.waits(id) => return self.violation(Violation::UnknownResponse),
+            Some(Opening::Probe { is_last, .. }) => return self.take_probe_answer(frame, is_last, false),
             Some(Opening::Greeting { late_probe, .. }) if late_probe == Some(id) => {
                 return self.take_probe_answer(frame, false, true);
             }
-            Some(Opening::Greeting { exchange, .. }) if exchange == id => return self.take_greeting_answer(frame),
-            _ => {}
+            Some(Opening::Greeting { .. }) => return self.take_greeting_answer(frame),
+            None => {}
         }
         let is_live = self.questions.get(&id).is_some_and(|question| question.held.is_none())
             || self.calls.get(&id).is_some_and(|call| !call.held);

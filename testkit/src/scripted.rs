@@ -67,6 +67,7 @@ impl Scripted {
     #[must_use]
     pub fn client_at(config: Config, revision: &str, declares: &str) -> Self {
         let mut end = Self::new(config);
+        end.drain();
         end.frame(&format!(
             r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}","capabilities":{declares},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
         ));

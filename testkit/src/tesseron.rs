@@ -63,6 +63,7 @@ impl Scripted {
     #[must_use]
     pub fn app(config: Config) -> Self {
         let mut end = Self::new(config);
+        end.drain();
         end.frame(WELCOME);
         assert!(end.session.is_ready());
         end.drain();

@@ -479,6 +479,7 @@ fn a_refused_handshake_is_logged_as_a_warning_with_its_error() {
     let (mut near, far) = pipe();
     let mut driver = protocol_core::drive::Driver::new(client, far, executor.timer());
     executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
+    executor.run_until_stalled();
     near.send(testkit::scripted::error(1, -32000, "not today").into()).unwrap();
     executor.run_until_stalled();
     let recorded = listener.recorded_once("the peer refused the handshake");

@@ -222,18 +222,22 @@ fn requests_read_before_the_end_of_input_are_answered() {
     assert_eq!((peer.running(), *over.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(5000))));
 }
 
-/// A transport that reads the frames of the test, and is never ready to write one.
-struct Stalled(Pipe);
+/// A transport that reads the frames of the test, and is ready to write only one: the handshake request.
+struct Stalled {
+    pipe: Pipe,
+    is_full: bool,
+}
 
 impl protocol_core::drive::FrameIo for Stalled {
     type Error = crate::testing::PipeBroken;
     fn poll_recv(&mut self, cx: &mut core::task::Context<'_>) -> core::task::Poll<Result<Option<Bytes>, Self::Error>> {
-        self.0.poll_recv(cx)
+        self.pipe.poll_recv(cx)
     }
     fn poll_ready(&mut self, _: &mut core::task::Context<'_>) -> core::task::Poll<Result<(), Self::Error>> {
-        core::task::Poll::Pending
+        if self.is_full { core::task::Poll::Pending } else { core::task::Poll::Ready(Ok(())) }
     }
     fn start_send(&mut self, _: protocol_core::Transmit) -> Result<(), Self::Error> {
+        self.is_full = true;
         Ok(())
     }
     fn poll_flush(&mut self, _: &mut core::task::Context<'_>) -> core::task::Poll<Result<(), Self::Error>> {
@@ -252,9 +256,10 @@ fn a_call_times_out_at_its_deadline_while_the_peer_does_not_read() {
     let client = Endpoint::client(Arc::new(()), config, executor.runtime());
     let peer = client.peer();
     let (near, mut far) = pipe();
-    let mut driver = Driver::new(client, Stalled(near), executor.timer());
+    let mut driver = Driver::new(client, Stalled { pipe: near, is_full: false }, executor.timer());
     executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
     let ready = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    executor.run_until_stalled();
     far.send(ready.into()).unwrap();
     executor.block_on(peer.ready()).unwrap().unwrap();
     let call = peer.call_tool("any", Json::empty_object()).unwrap();

@@ -303,6 +303,7 @@ fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes() {
     let mut client = Endpoint::client(Arc::new(Parents(Arc::clone(&parents))), config, executor.runtime());
     let peer = client.peer();
     let _calls = [(); 2].map(|()| peer.call_tool("wait", Json::empty_object()).unwrap());
+    while client.poll_transmit().is_some() {}
     client.handle_frame_by(WELCOME.into(), Lane::CHANNEL, Extensions::new(), executor.now()).unwrap();
     for stream in [Some(2), Some(3), None] {
         while client.poll_transmit().is_some() {}

@@ -25,6 +25,7 @@ use alloc::boxed::Box;
 
 use crate::dialect::PeerInfo;
 use crate::session::Lane;
+use crate::session::outbox::Ticket;
 use crate::session::timers::{TimerKey, Timers};
 use crate::time::Instant;
 use crate::wire::WireId;
@@ -45,15 +46,15 @@ enum State {
     Fresh,
     /// Our probe, the request for the revisions of the peer, was sent. Its answer decides the era.
     Probing {
-        exchange: u64,
+        request: OpeningRequest,
         /// `true` if no other probe and no handshake may follow.
         is_last: bool,
     },
     /// Our handshake request was sent.
     Opened {
-        exchange: u64,
+        request: OpeningRequest,
         /// The probe that was sent before and has no answer yet. A late answer to it can still choose the era.
-        late_probe: Option<u64>,
+        late_probe: Option<OpeningRequest>,
     },
     /// The peer has sent its handshake request, and the owner has not decided yet.
     Asked { lane: Lane, request: WireId, peer: Box<PeerInfo> },
@@ -61,6 +62,23 @@ enum State {
     Answered { lane: Lane, request: WireId },
     /// The handshake is done.
     Ready,
+}
+
+/// The number of a probe or of a handshake request of ours, and the ticket of its frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpeningRequest {
+    exchange: u64,
+    ticket: Ticket,
+}
+
+impl OpeningRequest {
+    pub(super) const fn new(exchange: u64, ticket: Ticket) -> Self {
+        Self { exchange, ticket }
+    }
+
+    pub(super) const fn ticket(self) -> Ticket {
+        self.ticket
+    }
 }
 
 /// A request of ours that opens the handshake or chooses the era.
@@ -90,13 +108,13 @@ impl Handshake {
     }
 
     /// Fresh, Opened, Probing -> Probing.
-    pub(super) fn probe(&mut self, exchange: u64, is_last: bool) {
-        self.state = State::Probing { exchange, is_last };
+    pub(super) fn probe(&mut self, request: OpeningRequest, is_last: bool) {
+        self.state = State::Probing { request, is_last };
     }
 
     /// Fresh, Probing -> Opened.
-    pub(super) fn open(&mut self, exchange: u64, late_probe: Option<u64>) {
-        self.state = State::Opened { exchange, late_probe };
+    pub(super) fn open(&mut self, request: OpeningRequest, late_probe: Option<OpeningRequest>) {
+        self.state = State::Opened { request, late_probe };
     }
 
     /// Opened -> Opened. Forgets the late probe: its answer came, and does not choose stateless requests.
@@ -170,18 +188,28 @@ impl Handshake {
 
     /// The request of ours that has this number and waits for a response.
     pub(super) fn awaits(&self, number: u64) -> Option<Opening> {
-        match self.state {
-            State::Probing { exchange, is_last } if exchange == number => Some(Opening::Probe { is_last }),
-            State::Opened { exchange, .. } if exchange == number => Some(Opening::Handshake),
-            State::Opened { late_probe: Some(probe), .. } if probe == number => Some(Opening::LateProbe),
-            _ => None,
-        }
+        self.find(number).map(|(opening, _)| opening)
     }
 
-    /// The number of the probe that waits for a response; `None` if no handshake request may follow it.
-    pub(super) fn open_probe(&self) -> Option<u64> {
+    /// The ticket of the request of ours that has this number and waits for a response.
+    pub(super) fn ticket_of(&self, number: u64) -> Option<Ticket> {
+        self.find(number).map(|(_, ticket)| ticket)
+    }
+
+    fn find(&self, number: u64) -> Option<(Opening, Ticket)> {
+        let (opening, request) = match self.state {
+            State::Probing { request, is_last } => (Opening::Probe { is_last }, request),
+            State::Opened { late_probe: Some(probe), .. } if probe.exchange == number => (Opening::LateProbe, probe),
+            State::Opened { request, .. } => (Opening::Handshake, request),
+            _ => return None,
+        };
+        (request.exchange == number).then_some((opening, request.ticket))
+    }
+
+    /// The probe that waits for a response; `None` if no handshake request may follow it.
+    pub(super) fn open_probe(&self) -> Option<OpeningRequest> {
         match self.state {
-            State::Probing { exchange, is_last: false } => Some(exchange),
+            State::Probing { request, is_last: false } => Some(request),
             _ => None,
         }
     }

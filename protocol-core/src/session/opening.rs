@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::handshake::Opening;
+use super::handshake::{Opening, OpeningRequest};
 use super::lane_queue::Class;
 use super::route::{Lane, ReplyKind};
 use super::{CloseReason, Event, ExchangeId, Session};
@@ -38,17 +38,17 @@ impl Session {
     fn probe(&mut self, is_last: bool) {
         let exchange = self.number();
         let frame = self.rules.dialect.write_probe(self.outbox.frames(), exchange, &self.config.local_end());
-        self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
-        self.handshake.probe(exchange, is_last);
+        let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
+        self.handshake.probe(OpeningRequest::new(exchange, ticket), is_last);
         self.limit_handshake();
     }
 
     /// Fresh, Probing -> Opened.
-    fn open_handshake(&mut self, late_probe: Option<u64>) {
+    fn open_handshake(&mut self, late_probe: Option<OpeningRequest>) {
         let exchange = self.number();
         let frame = self.rules.dialect.write_handshake_request(self.outbox.frames(), exchange, &self.config.local_end());
-        self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
-        self.handshake.open(exchange, late_probe);
+        let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
+        self.handshake.open(OpeningRequest::new(exchange, ticket), late_probe);
         self.limit_handshake();
     }
 
@@ -63,8 +63,8 @@ impl Session {
         }
     }
 
-    /// The number of the open probe, if a handshake request may follow the probe.
-    fn probe_before_handshake(&self) -> Option<u64> {
+    /// The open probe, if a handshake request may follow it.
+    fn probe_before_handshake(&self) -> Option<OpeningRequest> {
         self.handshake.open_probe().filter(|_| self.config.era.has_legacy())
     }
 
@@ -77,11 +77,12 @@ impl Session {
         }
     }
 
-    /// Handles an error that names no request. While a probe is open, the probe is our only request, so the error means that the peer could
-    /// not read the probe. If a handshake may follow, its request is sent at once, without waiting for the deadline of the probe.
+    /// Handles an error that names no request. While a probe is open, the probe is our only request. So if the probe was polled, the error
+    /// means that the peer could not read it. If a handshake may follow, its request is sent at once, without waiting for the deadline of
+    /// the probe.
     pub(super) fn handle_error_without_id(&mut self) {
         if self.ending.may_write()
-            && let Some(probe) = self.probe_before_handshake()
+            && let Some(probe) = self.probe_before_handshake().filter(|probe| !self.outbox.is_unpolled(probe.ticket()))
         {
             self.open_handshake(Some(probe));
         }
@@ -166,12 +167,16 @@ impl Session {
     }
 
     /// Handles the response to a request that opened the handshake.
-    pub(super) fn handle_opening_answer(&mut self, opening: Opening, body: ResponseBody) {
+    pub(super) fn handle_opening_answer(&mut self, number: u64, opening: Opening, body: ResponseBody) {
         // A session that is finishing still completes the handshake, for the calls that are held for it. A session that is draining does
         // not.
         if !self.ending.may_write() {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
+        }
+        // A request that has not been polled cannot be answered: the peer guessed its number.
+        if self.handshake.ticket_of(number).is_some_and(|ticket| self.outbox.is_unpolled(ticket)) {
+            return self.violation(Violation::UnknownResponse);
         }
         match opening {
             Opening::Probe { is_last } => self.handle_probe_answer(is_last, body),

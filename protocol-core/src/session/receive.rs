@@ -110,7 +110,7 @@ impl Session {
         let id = self.call_of(number);
         let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| call.is_open_as(ExchangeId(number))) else {
             return match self.response_target(number) {
-                Some(ResponseTarget::Opening(opening)) => self.handle_opening_answer(opening, body),
+                Some(ResponseTarget::Opening(opening)) => self.handle_opening_answer(number, opening, body),
                 Some(ResponseTarget::Subscription) => self.handle_subscription_response(ExchangeId(number)),
                 Some(ResponseTarget::OutboundInput(key)) => self.handle_answer(key, body),
                 Some(ResponseTarget::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),

@@ -337,7 +337,7 @@ fn g15_a_stateless_call_has_no_request_of_the_server_and_no_frame_after_its_resu
     assert_eq!(server.sent().len(), 1, "the result");
 
     let mut client = Scripted::new(with(client_config(), |config| config.era = Era::Modern));
-    client.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}}"#);
+    client.drain().frame(r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}}"#);
     client.drain().frame(&request(7, "ping", "{}"));
     assert_eq!(client.sent(), [""; 0]);
 }

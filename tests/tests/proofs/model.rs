@@ -474,6 +474,24 @@ fn every_frame_of_many_lanes_is_as_the_model_predicts() {
     }
 }
 
+/// A random operation never comes before the first request was sent, since both ends are polled before it.
+#[test]
+fn a_response_that_comes_before_the_first_request_was_sent_is_a_violation_as_predicted() {
+    for spoken in [Spoken::Mcp, Spoken::Stateless, Spoken::Choosing, Spoken::Tesseron] {
+        for body in [r#""result":{}"#, r#""error":{"code":-32601,"message":"no"}"#] {
+            let case = Case { spoken, seed: 1, wire: Wire::Messages, variant: 0, has_lanes: false, swarm: 0, ops: Vec::new() };
+            let (predicted, traces) = case.run(|world| {
+                (0..2).for_each(|at| world.inject(at, &format!(r#"{{"jsonrpc":"2.0","id":1,{body}}}"#)));
+            });
+            assert!(predicted);
+            for trace in &traces {
+                assert!(trace.iter().any(|line| line.contains("UnknownResponse")), "{spoken:?}: {trace:?}");
+            }
+            assert!(traces.iter().flatten().any(|line| line.contains("Ready")), "the handshake goes on: {spoken:?}");
+        }
+    }
+}
+
 /// Runs one numbered case of a world whose ends have `fault`, and returns its trace. With `judged_alone` there are no predictions, and for
 /// the fault that withholds output a clone is compared after each step.
 fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) -> Vec<String> {

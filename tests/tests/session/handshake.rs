@@ -32,6 +32,18 @@ fn a_call_before_the_handshake_is_held_and_sent_after_it() {
     assert_eq!(sent.len(), 2);
 }
 
+/// Regression: a client took the answer to a handshake request that it had not sent yet.
+#[test]
+fn an_answer_that_comes_before_the_handshake_request_was_sent_is_a_violation() {
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    let mut client = Scripted::new(client_config());
+    client.frame(answer);
+    assert_eq!((client.violations(), client.session.is_ready()), (vec![Violation::UnknownResponse], false));
+    assert_eq!(client.sent().len(), 1, "the handshake request");
+    client.frame(answer);
+    assert!(client.session.is_ready());
+}
+
 #[test]
 fn a_held_call_that_needs_an_undeclared_capability_is_invalid_and_never_sent() {
     let mut client = Scripted::new(client_config());
@@ -79,7 +91,7 @@ fn a_client_closes_if_the_server_answers_with_a_revision_that_the_client_does_no
 #[test]
 fn a_client_closes_if_its_handshake_is_refused_or_its_result_is_malformed() {
     let mut client = Scripted::new(client_config());
-    client.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
+    client.drain().frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
     let why = RpcError::new(-32602, "license expired");
     assert_eq!(client.events(), [Event::HandshakeRefused(why), Event::Closed(CloseReason::HandshakeRefused)]);
     for answer in [
@@ -88,7 +100,7 @@ fn a_client_closes_if_its_handshake_is_refused_or_its_result_is_malformed() {
         r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
     ] {
         let mut client = Scripted::new(client_config());
-        client.frame(answer);
+        client.drain().frame(answer);
         assert_eq!(client.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{answer}");
     }
 }

@@ -104,7 +104,7 @@ impl Victim {
     /// A client that has made a stateless request. It answers no request.
     fn stateless_client() -> Self {
         let mut client = Scripted::new(with(client_config(), |config| config.era = mcp::Era::Modern));
-        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{}}"#));
+        client.drain().frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{}}"#));
         client.call();
         Self::new(client, Running::Made, Answers::None)
     }

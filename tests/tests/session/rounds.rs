@@ -273,7 +273,7 @@ fn client_with(change: impl FnOnce(&mut protocol_core::Config)) -> Scripted {
         change(config);
     }));
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#;
-    client.frame(answer).drain();
+    client.drain().frame(answer).drain();
     client
 }
 

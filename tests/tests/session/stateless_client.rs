@@ -34,7 +34,7 @@ fn client(era: Era) -> Scripted {
 /// A client that has chosen stateless requests. Its first call has id 2.
 fn modern() -> Scripted {
     let mut client = client(Era::Auto);
-    client.frame(&discovered_quietly(1)).drain();
+    client.drain().frame(&discovered_quietly(1)).drain();
     client
 }
 
@@ -68,6 +68,34 @@ fn a_client_of_both_eras_probes_and_is_ready_at_once_if_the_server_is_modern() {
     assert!(client.session.is_ready());
     assert_eq!(client.session.era(), Some(Era::Modern));
     assert!(client.sent().is_empty(), "there is nothing to confirm");
+}
+
+/// Regression: a client took an answer with the number of its probe, or of its handshake request, before it had sent that request.
+#[test]
+fn an_answer_that_comes_before_the_probe_or_the_handshake_was_sent_is_a_violation() {
+    let nameless = r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"method not found"}}"#;
+    for (answer, rule) in [
+        (discovered_quietly(1), Violation::UnknownResponse),
+        (error(1, -32601, "method not found"), Violation::UnknownResponse),
+        (nameless.to_owned(), Violation::ErrorWithoutId),
+    ] {
+        let mut client = client(Era::Auto);
+        client.frame(&answer);
+        assert_eq!((client.violations(), client.session.is_ready()), (vec![rule], false), "{answer}");
+        assert_eq!(client.sent(), [probe(1)], "{answer}");
+        client.frame(&discovered_quietly(1));
+        assert!(client.session.is_ready(), "{answer}");
+    }
+    // The probe has expired in the outbox, and the handshake request waits behind it.
+    for guessed in [1, 2] {
+        let mut client = client(Era::Auto);
+        client.at(10_000);
+        client.frame(&discovered_quietly(guessed));
+        assert_eq!((client.violations(), client.session.is_ready()), (vec![Violation::UnknownResponse], false), "{guessed}");
+        assert_eq!(openings(&mut client), ["probe", "initialize"]);
+        client.frame(&discovered_quietly(1));
+        assert!(client.session.is_ready(), "the late answer to a probe that was sent");
+    }
 }
 
 /// Old servers may answer an unknown method before the handshake with any error. The probe is the only request of the client, so with
@@ -477,7 +505,7 @@ fn a_client_that_wants_no_changes_of_lists_makes_no_subscription() {
 #[test]
 fn a_notice_of_a_kind_or_a_subscription_that_was_not_agreed_on_is_dropped() {
     let mut early = client(Era::Auto);
-    early.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
+    early.drain().frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
     early.frame(&published(2, "tools/list_changed", ""));
     assert_eq!(early.events(), [Event::Violation(Violation::UnknownSubscription)], "before the acknowledgement");
 
@@ -777,7 +805,7 @@ fn a_server_may_end_the_subscription_by_its_result_or_by_a_cancel_and_the_owner_
 #[test]
 fn the_refusal_of_the_first_subscription_is_not_reported_and_calls_go_on() {
     let mut client = client(Era::Auto);
-    client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
+    client.drain().frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
     client.frame(&error(2, -32601, "method not found"));
     client.expect_silence();
     assert!(client.call_frame().contains(r#""id":3"#));
@@ -802,7 +830,7 @@ fn a_subscription_to_lists_that_is_not_acknowledged_in_time_is_cancelled_and_rep
     let lists = r#""toolsListChanged":true"#;
     for is_polled in [true, false] {
         let mut client = client(Era::Auto);
-        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#));
+        client.drain().frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#));
         client.events();
         if is_polled {
             assert_eq!(client.sent().last(), Some(&listen(2, lists)));
@@ -845,7 +873,10 @@ fn the_time_for_an_acknowledgement_ends_with_the_acknowledgement_or_the_subscrip
     ];
     for (name, end) in ends {
         let mut client = client(Era::Auto);
-        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#)).drain();
+        client
+            .drain()
+            .frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#))
+            .drain();
         assert!(client.session.poll_timeout().is_some(), "{name}");
         end(&mut client, lists, one);
         client.drain();
@@ -859,7 +890,7 @@ fn an_acknowledgement_has_no_time_limit_or_at_least_a_microsecond() {
         let mut client = Scripted::new(with(client_config(), |config| {
             (config.era, config.timeouts.acknowledgement) = (Era::Auto, limit);
         }));
-        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
+        client.drain().frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
         assert_eq!(client.session.poll_timeout().is_some(), is_limited);
         if let Some(at) = client.session.poll_timeout() {
             assert!(at > client.now);
@@ -942,6 +973,7 @@ fn regression_held_subscriptions_do_not_close_the_session_by_the_length_of_their
     for number in 0..500 {
         client.invoke(Invoke::subscribe(format!("u:{number}{}", "x".repeat(900))));
     }
+    client.sent();
     client.frame(&discovered_quietly(1));
     let limit = client.session.config().limits.output_bytes;
     assert!(client.session.stats().queued_bytes < 2 * limit, "{}", client.session.stats().queued_bytes);

@@ -558,7 +558,7 @@ fn item_80_an_input_request_that_the_agent_does_not_support_is_refused_and_not_s
         ("elicitation", Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#)))),
     ] {
         let mut app = Scripted::new(app_config());
-        app.frame(&WELCOME.replace(&format!(r#""{cannot}":true"#), &format!(r#""{cannot}":false"#))).drain();
+        app.drain().frame(&WELCOME.replace(&format!(r#""{cannot}":true"#), &format!(r#""{cannot}":false"#))).drain();
         let id = app.receive_invoke(7, "i1");
         assert_eq!(app.session.request_input(id, ask, app.now), Err(AskError::Unsupported));
         app.expect_silence();

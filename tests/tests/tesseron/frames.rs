@@ -665,7 +665,7 @@ fn item_10_a_missing_result_is_null() {
     let missing = "`content` is missing";
     assert!(matches!(app.events().last(), Some(Event::Input { answer: Err(InputFailed::Invalid(why)), .. }) if *why == missing));
     let mut app = Scripted::new(app_config());
-    app.frame(r#"{"jsonrpc":"2.0","id":1}"#);
+    app.drain().frame(r#"{"jsonrpc":"2.0","id":1}"#);
     assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)]);
 }
 

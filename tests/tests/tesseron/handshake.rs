@@ -125,14 +125,14 @@ fn items_22_37_a_claim_right_before_or_after_the_welcome_is_not_lost() {
 #[test]
 fn item_37_of_two_claims_before_the_welcome_the_last_one_counts() {
     let mut app = Scripted::new(app_config());
-    app.frame(&CLAIMED.replace("acme-cli", "first")).frame(&CLAIMED.replace("acme-cli", "second")).frame(WELCOME);
+    app.drain().frame(&CLAIMED.replace("acme-cli", "first")).frame(&CLAIMED.replace("acme-cli", "second")).frame(WELCOME);
     assert_eq!(changed(&mut app).identity.name, "second");
 }
 
 #[test]
 fn item_37_a_claim_without_capabilities_before_the_welcome_keeps_those_of_the_welcome() {
     let mut app = Scripted::new(app_config());
-    app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"a","name":"A"},"claimedAt":1}"#)).frame(WELCOME);
+    app.drain().frame(&notification("tesseron/claimed", r#"{"agent":{"id":"a","name":"A"},"claimedAt":1}"#)).frame(WELCOME);
     let peer = changed(&mut app);
     assert!(peer.capabilities.sampling && peer.capabilities.elicitation);
     assert_eq!(peer.identity.name, "a");
@@ -142,7 +142,7 @@ fn item_37_a_claim_without_capabilities_before_the_welcome_keeps_those_of_the_we
 fn item_23_a_welcome_without_a_token_or_a_code_is_accepted() {
     for without in [r#","claimCode":"AB3X-7K""#, r#","resumeToken":"rt_1""#, r#","claimCode":"AB3X-7K","resumeToken":"rt_1""#] {
         let mut app = Scripted::new(app_config());
-        app.frame(&WELCOME.replace(without, ""));
+        app.drain().frame(&WELCOME.replace(without, ""));
         assert!(app.session.is_ready());
         let pass = app.session.peer().unwrap().credentials.clone().unwrap();
         assert_eq!(pass.claim_code.is_none(), without.contains("claimCode"));
@@ -154,7 +154,7 @@ fn item_23_a_welcome_without_a_token_or_a_code_is_accepted() {
 fn a_claim_code_of_any_form_is_reported_unchanged() {
     // The gateway chooses the alphabet of its codes.
     let mut app = Scripted::new(app_config());
-    app.frame(&WELCOME.replace("AB3X-7K", "någon kod \\u00e9"));
+    app.drain().frame(&WELCOME.replace("AB3X-7K", "någon kod \\u00e9"));
     assert_eq!(app.session.peer().unwrap().credentials.as_ref().unwrap().claim_code.as_deref(), Some("någon kod é"));
 }
 
@@ -162,13 +162,13 @@ fn a_claim_code_of_any_form_is_reported_unchanged() {
 fn item_24_a_welcome_with_another_minor_version_is_accepted_and_one_with_another_major_is_not() {
     for version in ["1.0.0", "1.1.0", "1.9.3", "1", "1.2.0-rc"] {
         let mut app = Scripted::new(app_config());
-        app.frame(&WELCOME.replace(r#""1.2.0""#, &format!("{version:?}")));
+        app.drain().frame(&WELCOME.replace(r#""1.2.0""#, &format!("{version:?}")));
         assert!(app.session.is_ready(), "{version}");
         assert_eq!(app.session.peer().unwrap().protocol, version);
     }
     for version in ["2.0.0", "0.9", "", "v1.2"] {
         let mut app = Scripted::new(app_config());
-        app.frame(&WELCOME.replace(r#""1.2.0""#, &format!("{version:?}")));
+        app.drain().frame(&WELCOME.replace(r#""1.2.0""#, &format!("{version:?}")));
         assert_eq!(app.events(), [Event::Closed(CloseReason::VersionMismatch)], "{version}");
     }
 }
@@ -186,12 +186,12 @@ fn a_malformed_welcome_fails_the_handshake() {
     ] {
         assert!(WELCOME.contains(right));
         let mut app = Scripted::new(app_config());
-        app.frame(&WELCOME.replace(right, wrong));
+        app.drain().frame(&WELCOME.replace(right, wrong));
         assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{wrong}");
     }
     for result in ["null", "1", "[]", r#""x""#, "{}"] {
         let mut app = Scripted::new(app_config());
-        app.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
+        app.drain().frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
         assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{result}");
     }
 }
@@ -219,7 +219,7 @@ fn item_31_nothing_is_served_before_the_welcome() {
 #[test]
 fn an_app_serves_invocations_before_it_is_notified_of_a_claim() {
     let mut app = Scripted::new(app_config());
-    app.frame(&WELCOME.replace("acme-cli", "pending")).drain();
+    app.drain().frame(&WELCOME.replace("acme-cli", "pending")).drain();
     let id = app.receive_invoke(7, "i1");
     assert_eq!(app.respond(id).sent(), [invoked(7, "i1", "\"ok\"")]);
 }
@@ -257,7 +257,7 @@ fn item_36_a_claim_clears_the_code_and_sets_the_agent_and_its_capabilities_if_it
 #[test]
 fn the_capabilities_of_a_claim_apply_at_once_also_to_running_invocations() {
     let mut app = Scripted::new(app_config());
-    app.frame(&WELCOME.replace("true", "false")).drain();
+    app.drain().frame(&WELCOME.replace("true", "false")).drain();
     let id = app.receive_invoke(7, "i1");
     let sample = || Ask::from(Sample::new("?"));
     assert_eq!(app.session.request_input(id, sample(), app.now), Err(AskError::Unsupported));
@@ -640,7 +640,7 @@ fn item_102_a_resume_has_the_manifest_and_the_credentials_and_comes_instead_of_a
 #[test]
 fn item_103_the_new_token_is_reported_and_used_for_the_next_resume() {
     let mut app = Scripted::new(resuming_app());
-    app.frame(&WELCOME.replace("rt_1", "rt_2"));
+    app.drain().frame(&WELCOME.replace("rt_1", "rt_2"));
     let pass = app.session.peer().unwrap().credentials.clone().unwrap();
     assert!(!format!("{pass:?}{:?}", app.session).contains("rt_2"), "a secret in a debug text");
     let mut next = App::default();
@@ -788,7 +788,7 @@ fn a_handshake_that_comes_while_a_gateway_closes_is_not_welcomed() {
 #[test]
 fn a_form_is_not_sent_to_an_agent_that_does_not_support_forms() {
     let mut app = Scripted::new(app_config());
-    app.frame(&WELCOME.replace(r#""elicitation":true"#, r#""elicitation":false"#)).drain();
+    app.drain().frame(&WELCOME.replace(r#""elicitation":true"#, r#""elicitation":false"#)).drain();
     let id = app.receive_invoke(7, "i1");
     for ask in [Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))), Ask::Confirm { message: "?".into() }, Ask::Roots] {
         assert_eq!(app.session.request_input(id, ask, app.now), Err(AskError::Unsupported));

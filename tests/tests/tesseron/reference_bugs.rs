@@ -192,6 +192,7 @@ fn bug_6_late_frames_about_invocations_of_an_old_channel_have_no_effect_on_the_n
 fn bug_7_a_claim_that_comes_with_the_welcome_is_not_lost() {
     for frames in [[WELCOME, CLAIMED], [CLAIMED, WELCOME]] {
         let mut app = Scripted::new(app_config());
+        app.drain();
         for frame in frames {
             app.frame(frame);
         }
