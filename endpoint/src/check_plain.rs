@@ -40,8 +40,8 @@ impl Checker {
     }
 
     /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. It is also an error if the check gets
-    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level. Such an
-    /// error in an alternative only means that the alternative does not fit.
+    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level. If this
+    /// happens in an alternative, it is not known if the alternative fits: an `anyOf` is valid if another one fits, and a `oneOf` never is.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
         let found = Found::All(ValidationErrors::default());
@@ -49,7 +49,7 @@ impl Checker {
         walk.schema(&self.0, value);
         match walk.found {
             Found::All(errors) => errors.into_result(),
-            Found::Any(_) => Ok(()),
+            Found::First(_) => Ok(()),
         }
     }
 }
@@ -193,8 +193,17 @@ struct Walk<'a> {
 /// The errors that a walk has found: their texts, or only whether there are any.
 enum Found {
     All(ValidationErrors),
-    /// `true` if there is any error.
-    Any(bool),
+    /// The walk stops at the first error.
+    First(Fit),
+}
+
+/// The outcome of a check of a value against an alternative.
+#[derive(Clone, Copy)]
+enum Fit {
+    Fits,
+    Wrong,
+    /// The check has reached a limit, which the text names.
+    Unknown(&'static str),
 }
 
 impl Walk<'_> {
@@ -205,9 +214,9 @@ impl Walk<'_> {
             _ => return,
         };
         if self.depth == MAX_DEPTH {
-            return self.wrong("is nested too deep");
+            return self.give_up("is nested too deep");
         }
-        let Some(left) = self.steps.get().checked_sub(1) else { return self.wrong("takes too long to check") };
+        let Some(left) = self.steps.get().checked_sub(1) else { return self.give_up("takes too long to check") };
         self.steps.set(left);
         self.depth = self.depth.saturating_add(1);
         for (keyword, rule) in rules {
@@ -298,23 +307,35 @@ impl Walk<'_> {
                 }
             }
             ("allOf", _) => parts.iter().for_each(|schema| self.schema(schema, value)),
-            ("anyOf", _) if !parts.iter().any(|schema| self.fits(schema, value)) => {
-                if matches!(self.found, Found::Any(_)) {
-                    return self.wrong("fits no alternative");
+            ("anyOf", _) => {
+                if let (0, limit) = self.fit(parts, value, 1) {
+                    self.fits_none(parts, value, limit);
                 }
-                // An `Option`: the errors of the type in it are more useful than the error that no alternative fits.
-                let mut some = parts.iter().filter(|schema| schema.get("type").is_none_or(|kind| kind != "null"));
-                if let (Some(only), None, false) = (some.next(), some.next(), value.is_null()) {
-                    return self.schema(only, value);
-                }
-                self.wrong(format_args!("{value} is not valid under any of the schemas listed in the 'anyOf' keyword"));
             }
-            ("oneOf", _) => match parts.iter().filter(|schema| self.fits(schema, value)).take(2).count() {
-                0 => self.wrong(format_args!("{value} is not valid under any of the schemas listed in the 'oneOf' keyword")),
-                1 => {}
+            ("oneOf", _) => match self.fit(parts, value, 2) {
+                (0 | 1, Some(limit)) => self.give_up(limit),
+                (0, None) => {
+                    self.wrong(format_args!("{value} is not valid under any of the schemas listed in the 'oneOf' keyword"));
+                }
+                (1, None) => {}
                 _ => self.wrong(format_args!("{value} is valid under more than one of the schemas listed in the 'oneOf' keyword")),
             },
             _ => {}
+        }
+    }
+
+    /// Handles an `anyOf` of which no alternative is known to fit. If the check of one has reached a limit, `limit` names it.
+    fn fits_none(&mut self, parts: &[Value], value: &Value, limit: Option<&'static str>) {
+        if let Found::All(_) = self.found {
+            // An `Option`: the errors of the type in it are more useful than the error that no alternative fits.
+            let mut some = parts.iter().filter(|schema| schema.get("type").is_none_or(|kind| kind != "null"));
+            if let (Some(only), None, false) = (some.next(), some.next(), value.is_null()) {
+                return self.schema(only, value);
+            }
+        }
+        match limit {
+            Some(limit) => self.give_up(limit),
+            None => self.wrong(format_args!("{value} is not valid under any of the schemas listed in the 'anyOf' keyword")),
         }
     }
 
@@ -368,22 +389,43 @@ impl Walk<'_> {
         self.path.leave(begin);
     }
 
-    fn fits(&self, schema: &Value, value: &Value) -> bool {
-        let mut walk =
-            Walk { root: self.root, path: Pointer::default(), depth: self.depth, steps: self.steps, found: Found::Any(false) };
-        walk.schema(schema, value);
-        matches!(walk.found, Found::Any(false))
+    /// The number of alternatives that fit, counted up to `most`, and the limit that the check of another alternative has reached.
+    fn fit(&self, parts: &[Value], value: &Value, most: usize) -> (usize, Option<&'static str>) {
+        let (mut fitting, mut limit) = (0_usize, None);
+        for schema in parts {
+            let found = Found::First(Fit::Fits);
+            let mut walk = Walk { root: self.root, path: Pointer::default(), depth: self.depth, steps: self.steps, found };
+            walk.schema(schema, value);
+            match walk.found {
+                Found::First(Fit::Fits) => fitting = fitting.saturating_add(1),
+                Found::First(Fit::Unknown(reached)) => limit = Some(reached),
+                Found::First(Fit::Wrong) | Found::All(_) => {}
+            }
+            if fitting == most {
+                break;
+            }
+        }
+        (fitting, limit)
     }
 
-    /// Returns `true` if the outcome is certain, so that the walk can stop.
+    /// Returns `true` if the outcome is certain, or will not be known, so that the walk can stop.
     const fn is_decided(&self) -> bool {
-        matches!(self.found, Found::Any(true))
+        matches!(self.found, Found::First(Fit::Wrong | Fit::Unknown(_)))
     }
 
     fn wrong(&mut self, what: impl Display) {
         match &mut self.found {
             Found::All(errors) => errors.push(&self.path, &what),
-            Found::Any(any) => *any = true,
+            Found::First(fit) => *fit = Fit::Wrong,
+        }
+    }
+
+    /// Notes that the check has reached a limit.
+    fn give_up(&mut self, limit: &'static str) {
+        match &mut self.found {
+            Found::All(errors) => errors.push(&self.path, &limit),
+            Found::First(fit @ Fit::Fits) => *fit = Fit::Unknown(limit),
+            Found::First(_) => {}
         }
     }
 }

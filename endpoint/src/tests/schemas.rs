@@ -194,6 +194,38 @@ fn deep_values_of_optional_and_of_alternative_types_are_refused_quickly() {
     assert!(read.is_err(), "each level has two alternatives");
 }
 
+/// Regression: an alternative whose check had reached the limit of steps counted as one that does not fit. So a `oneOf` accepted a value
+/// that may be valid under two alternatives, and an `anyOf` named the wrong reason.
+#[test]
+fn a_value_whose_alternatives_take_too_long_to_check_is_refused_unless_another_one_suffices() {
+    // Each level of `slow` has two alternatives that fit only at the end, and each is tried: 2^60 steps.
+    let below = |kind: &str| json!({"properties": {"of": {"$ref": "#/$defs/slow"}, "end": {"type": kind}}});
+    let both = json!({"allOf": [{"anyOf": [below("null"), below("string")]}, {"anyOf": [below("string"), below("null")]}]});
+    let deep = |end: Value| (0..60).fold(json!({"end": end}), |of, _| json!({"of": of}));
+    let said = |schema: Value, value: &Value| {
+        let mut schema = schema;
+        schema["$defs"] = json!({"slow": both, "loop": {"$ref": "#/$defs/loop"}});
+        let checker = Checker::new(schema);
+        assert_eq!(checker.unchecked(), None);
+        checker.check(value, 1)
+    };
+    let (long, slow, endless) = (deep(json!(1)), json!({"$ref": "#/$defs/slow"}), json!({"$ref": "#/$defs/loop"}));
+    let too_long = || Err(String::from("takes too long to check"));
+    assert_eq!(said(slow.clone(), &long).map_err(|why| why.contains("takes too long")), Err(true));
+    assert_eq!(said(json!({"oneOf": [{"type": "object"}, slow]}), &long), too_long(), "perhaps both");
+    assert_eq!(said(json!({"oneOf": [{"type": "null"}, slow]}), &long), too_long(), "perhaps none");
+    assert_eq!(said(json!({"oneOf": [{"type": "null"}, {"oneOf": [true, slow]}]}), &long), too_long(), "the same one level below");
+    assert_eq!(said(json!({"anyOf": [{"type": "null"}, slow, {"type": "string"}]}), &long), too_long(), "perhaps none");
+    assert_eq!(said(json!({"anyOf": [{"type": "object"}, slow]}), &long), Ok(()), "one is enough");
+    assert_eq!(said(json!({"anyOf": [slow, true]}), &long), Ok(()), "one is enough");
+    let several = said(json!({"oneOf": [{"type": "object"}, true, slow]}), &long).unwrap_err();
+    assert!(several.contains("valid under more than one of"), "{several}");
+    // The limit of the depth concerns only the alternative that reaches it.
+    let too_deep = Err(String::from("is nested too deep"));
+    assert_eq!(said(json!({"oneOf": [true, endless]}), &json!(1)), too_deep);
+    assert_eq!(said(json!({"anyOf": [endless, {"oneOf": [{"type": "integer"}, {"type": "null"}]}]}), &json!(1)), Ok(()));
+}
+
 /// Detects a mutation that other tests missed. The mutated code refused both values, but with the wrong error text.
 #[test]
 fn the_error_tells_if_a_value_fits_no_alternative_or_several() {
