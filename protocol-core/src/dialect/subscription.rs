@@ -21,7 +21,7 @@ pub struct SubscriptionFilter {
 
 impl SubscriptionFilter {
     /// Returns `true` if the filter has the kind of this notice. Always `false` for a notice of which no subscription has the kind, such as
-    /// [`Notice::ResourceValue`].
+    /// [`Notice::ResourceValue`]: it belongs to one subscription of Tesseron, which it names.
     #[must_use]
     pub fn wants(&self, notice: &Notice) -> bool {
         match notice {

@@ -548,7 +548,9 @@ pub enum Notice {
         /// The URI of the resource.
         uri: Text,
     },
-    /// The new value of a subscribed resource. On MCP this notice is sent as [`Notice::ResourceUpdated`], without the value.
+    /// The new value of a subscribed resource. To a peer of MCP that has made a handshake, this notice is sent as
+    /// [`Notice::ResourceUpdated`], without the value. For the subscriptions of MCP 2026-07-28, publish `ResourceUpdated`
+    /// ([`Session::publish`](crate::Session::publish)): they do not have this kind.
     ResourceValue {
         /// The name of the subscription. Ignored on MCP.
         subscription: Text,

@@ -731,6 +731,17 @@ fn a_subscription_is_acknowledged_first_with_the_kinds_that_are_offered_and_want
     assert_eq!(server.sent(), [published(1, "tools/list_changed", ""), published(1, "resources/updated", r#""uri":"u:","#)]);
 }
 
+/// It was asked if a filter should want `Notice::ResourceValue`, which `notify` sends as a change of the resource. It should not: a value
+/// names one subscription, and two values of a resource would wait as two notices.
+#[test]
+fn a_changed_resource_is_published_without_its_value_which_reaches_no_subscription() {
+    let (mut server, _) = listening(r#""resourceSubscriptions":["u:"]"#);
+    let value = Notice::ResourceValue { subscription: Text::from("s"), uri: Text::from("u:"), value: json("1") };
+    assert_eq!((server.session.publish(&value, server.now), server.sent()), (0, vec![]));
+    assert_eq!(server.session.publish(&Notice::ResourceUpdated { uri: Text::from("u:") }, server.now), 1);
+    assert_eq!(server.sent(), [published(1, "resources/updated", r#""uri":"u:","#)]);
+}
+
 #[test]
 fn several_subscriptions_each_get_what_they_want_and_a_peer_with_a_handshake_gets_none_of_it() {
     let mut server = Scripted::server(server_config());
