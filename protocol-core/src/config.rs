@@ -14,7 +14,7 @@ use crate::limits::Limits;
 ///
 /// Made by [`Config::mcp_client`], [`Config::mcp_server`], [`Config::tesseron_app`] or [`Config::tesseron_gateway`], then changed field by
 /// field.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
     /// The protocol, and the end of the protocol that this session is: client or server, app or gateway.

@@ -119,7 +119,7 @@ impl Endpoint {
     /// An endpoint that serves `service`: an MCP server.
     #[must_use]
     pub fn server(service: Arc<Service>, runtime: Arc<dyn Runtime>) -> Self {
-        let config = service.config();
+        let config = service.shared_config();
         Self::serving(service, config, runtime)
     }
 

@@ -14,7 +14,7 @@ pub use tool::{Tool, ToolError};
 
 use core::fmt;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use self::catalog::Audience;
 pub(crate) use self::catalog::WatcherGuard;
@@ -54,6 +54,8 @@ use protocol_core::tesseron::AppId;
 /// ```
 pub struct Service {
     config: Config,
+    /// The result of the last [`Service::config`] of an MCP endpoint, which its connections share.
+    shared_config: Mutex<Option<protocol_core::Arc<Config>>>,
     page_size: usize,
     catalog: Catalog,
     /// [`Service::catalog`] was called, so the lists may change while sessions run.
@@ -120,6 +122,7 @@ impl Service {
     pub fn new(identity: Identity) -> Self {
         Self {
             config: Config::mcp_server(identity),
+            shared_config: Mutex::default(),
             page_size: 100,
             catalog: Catalog::default(),
             is_changeable: false,
@@ -336,6 +339,16 @@ impl Service {
         config.custom_methods.extend(self.methods.keys().cloned());
         config.custom_notifications.extend(self.notifications.keys().cloned());
         config
+    }
+
+    /// The same configuration, shared by all endpoints that are made while it does not change.
+    pub(crate) fn shared_config(&self) -> protocol_core::Arc<Config> {
+        let config = self.config();
+        let mut shared = self.shared_config.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*shared {
+            Some(same) if **same == config => protocol_core::Arc::clone(same),
+            _ => protocol_core::Arc::clone(shared.insert(config.into())),
+        }
     }
 
     /// The arguments of a tool that HTTP headers repeat (`x-mcp-header`); `None` if there are none, or there is no such tool.

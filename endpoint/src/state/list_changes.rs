@@ -17,7 +17,11 @@ pub(crate) enum ListKind {
 
 /// The notices that are to be sent, at most one for each list.
 #[derive(Debug, Default)]
-pub(crate) struct ListChanges([ListChange; 3]);
+pub(crate) struct ListChanges {
+    lists: [ListChange; 3],
+    /// `true` if a list may have a pending notice. Most turns find none, and then do not look at the lists.
+    has_pending: bool,
+}
 
 #[derive(Debug, Default)]
 struct ListChange {
@@ -31,7 +35,7 @@ struct ListChange {
 impl ListChanges {
     /// Stores the notice that a list changed, in place of an earlier one. `number` counts the changes of the service.
     pub(crate) fn put(&mut self, list: ListKind, number: u64, notice: Notice) {
-        let [tools, prompts, resources] = &mut self.0;
+        let [tools, prompts, resources] = &mut self.lists;
         let change = match list {
             ListKind::Tools => tools,
             ListKind::Prompts => prompts,
@@ -39,13 +43,17 @@ impl ListChanges {
         };
         if change.newest < number {
             *change = ListChange { newest: number, pending: Some(notice), is_published: false };
+            self.has_pending = true;
         }
     }
 
     /// Sends the notices. Returns `true` if one has to wait for room in the queue.
     pub(crate) fn send(&mut self, session: &mut Session, now: Instant) -> bool {
+        if !self.has_pending {
+            return false;
+        }
         let mut waits_for_room = false;
-        for change in &mut self.0 {
+        for change in &mut self.lists {
             let Some(notice) = &change.pending else { continue };
             if !core::mem::replace(&mut change.is_published, true) {
                 session.publish(notice, now);
@@ -57,6 +65,7 @@ impl ListChanges {
                 Ok(()) | Err(_) => change.pending = None,
             }
         }
+        self.has_pending = self.lists.iter().any(|change| change.pending.is_some());
         waits_for_room
     }
 }
@@ -74,7 +83,7 @@ mod tests {
         changes.put(ListKind::Tools, 2, list("[1,2]"));
         changes.put(ListKind::Tools, 1, list("[1]"));
         changes.put(ListKind::Resources, 1, Notice::ResourcesChanged);
-        let [tools, prompts, resources] = &changes.0;
+        let [tools, prompts, resources] = &changes.lists;
         assert_eq!((&tools.pending, &prompts.pending), (&Some(list("[1,2]")), &None));
         assert_eq!(resources.pending, Some(Notice::ResourcesChanged));
     }

@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 
 use alloc::boxed::Box;
 
-use super::{Capabilities, Identity, Level, PeerInfo, StatelessCaller, mcp};
+use super::{Capabilities, Identity, Level, PeerInfo, StatelessCaller};
 use crate::json::scan::Span;
 use crate::json::write::Object;
 use crate::json::{Json, read};
@@ -15,14 +15,15 @@ use crate::shared::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     peer: Arc<PeerInfo>,
+    is_stateless: bool,
     log_level: Option<Level>,
     /// The `_meta` of the request. Boxed, since it is `None` for most requests.
     meta: Option<Box<Json>>,
 }
 
 impl Caller {
-    pub(crate) fn new(peer: Arc<PeerInfo>, log_level: Option<Level>, meta: Option<Box<Json>>) -> Self {
-        Self { peer, log_level, meta }
+    pub(crate) fn new(peer: Arc<PeerInfo>, is_stateless: bool, log_level: Option<Level>, meta: Option<Box<Json>>) -> Self {
+        Self { peer, is_stateless, log_level, meta }
     }
 
     /// The identity, the revision and the capabilities of the caller.
@@ -47,7 +48,7 @@ impl Caller {
     /// and describes the caller.
     #[must_use]
     pub fn is_stateless(&self) -> bool {
-        mcp::Revision::from_name(&self.peer.protocol).is_some_and(|revision| !revision.has_handshake())
+        self.is_stateless
     }
 
     /// The capabilities that the caller declared.

@@ -202,20 +202,19 @@ impl ToolResult {
         }
         walk.enter();
         while let Some(key) = walk.next_key() {
-            let is_content = key.is("content");
-            if is_content && walk.kind() == Kind::Array {
+            if key.is("content") && walk.kind() == Kind::Array {
                 walk.enter();
                 let next_block = || if walk.next_element() { read_block(json, &mut walk) } else { None };
                 content = Some(core::iter::from_fn(next_block).collect());
                 continue;
             }
             let value = walk.value()?;
-            match &*key.name() {
-                "content" => content = None,
-                "structuredContent" => structured = Some(value).filter(|value| Kind::of(value) == Kind::Object),
-                "isError" => is_error = value == b"true",
-                "output" => output = Some(value),
-                _ => {}
+            match () {
+                () if key.is("content") => content = None,
+                () if key.is("structuredContent") => structured = Some(value).filter(|value| Kind::of(value) == Kind::Object),
+                () if key.is("isError") => is_error = value == b"true",
+                () if key.is("output") => output = Some(value),
+                () => {}
             }
         }
         if let Some(content) = content {
@@ -259,10 +258,10 @@ fn read_block(result: &Json, walk: &mut Walk<'_>) -> Option<super::Content> {
         walk.enter();
         while let Some(key) = walk.next_key() {
             let value = walk.value()?;
-            match &*key.name() {
-                "type" => is_text = value == br#""text""#,
-                "text" if Kind::of(value) == Kind::String => text = Some(value),
-                _ => more = true,
+            match () {
+                () if key.is("type") => is_text = value == br#""text""#,
+                () if key.is("text") && Kind::of(value) == Kind::String => text = Some(value),
+                () => more = true,
             }
         }
     } else {

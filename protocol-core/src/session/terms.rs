@@ -39,6 +39,6 @@ impl Terms {
     /// The caller of the request, whose `_meta` is `meta`.
     #[inline]
     pub(super) fn into_caller(self, meta: Option<Box<Json>>) -> Caller {
-        Caller::new(self.peer, self.log_level, meta)
+        Caller::new(self.peer, self.rules.stateless, self.log_level, meta)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use endpoint::{Call, Context, Peer, Service, Tool, ToolError};
 use protocol_core::mcp::Era;
@@ -127,7 +127,10 @@ impl<A: Adapter, const STATELESS: bool> Contender for Ours<A, STATELESS> {
 
     async fn duplex(adapter: &A, room: usize) -> Calling {
         let (one, other) = adapter.duplex(room);
-        Calling::of(vec![adapter.connect(Arc::new(()), Self::client(), one), adapter.serve(service(Self::ERA), other)]).await
+        // As in a server, all connections share one service.
+        static SERVICE: OnceLock<Arc<Service>> = OnceLock::new();
+        let service = SERVICE.get_or_init(|| service(Self::ERA));
+        Calling::of(vec![adapter.connect(Arc::new(()), Self::client(), one), adapter.serve(Arc::clone(service), other)]).await
     }
 
     async fn child(adapter: &A, command: Command) -> Calling {
