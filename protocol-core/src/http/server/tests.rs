@@ -1305,7 +1305,7 @@ fn what_waits_for_a_slow_reader_exceeds_the_limit_by_one_event_and_by_what_a_get
     let frame = "x".repeat(70);
     let mut bench = Bench::with(|config| config.limits.output_bytes = 1000);
     let (slow, lane, session) = in_state(&mut bench, "live", "2025-06-18");
-    let held = |bench: &Bench, id| bench.server.exchanges.get(&id).expect("it is open").held();
+    let held = |bench: &Bench, id| bench.server.exchanges.get(&id).expect("it is open").buffered_bytes();
     bench.stream(slow);
     let mut longest = 0;
     while bench.events().is_empty() {
