@@ -7,21 +7,28 @@ use serde_json::Value;
 
 use crate::validation_errors::ValidationErrors;
 
-/// A schema. It is compiled when it is first used, since that takes milliseconds and a megabyte of memory.
+/// A schema. It is compiled when it is first used, which takes less than 0.1 ms, unless it is the first schema of the process; see
+/// [`Checker::new`].
 pub(crate) struct Checker(Compiled);
 
 /// `Err` if the schema is not valid: a hand-written `JsonSchema` may return such a schema. Then every value is refused with this reason.
 type Compiled = LazyLock<Result<Validator, String>, Box<dyn FnOnce() -> Result<Validator, String> + Send>>;
+
+fn compile(schema: &Value) -> Result<Validator, String> {
+    jsonschema::options().with_draft(Draft::Draft202012).build(schema).map_err(|error| error.to_string())
+}
 
 /// The maximum size, in bytes, of a value whose errors are all collected. For a larger value only one error is collected. The validator
 /// stores each error with a copy of the wrong item, so megabytes of wrong items would take gigabytes.
 const MAX_LISTED_BYTES: usize = 64 << 10;
 
 impl Checker {
+    /// A checker of values against `schema`. The first one of a process takes about 2 ms, since `jsonschema` then compiles the schema of
+    /// all schemas. Otherwise a call would have to wait for that.
     pub(crate) fn new(schema: Value) -> Self {
-        let compile =
-            move || jsonschema::options().with_draft(Draft::Draft202012).build(&schema).map_err(|error| error.to_string());
-        Self(LazyLock::new(Box::new(compile)))
+        static META_SCHEMA: LazyLock<bool> = LazyLock::new(|| compile(&Value::Bool(true)).is_ok());
+        LazyLock::force(&META_SCHEMA);
+        Self(LazyLock::new(Box::new(move || compile(&schema))))
     }
 
     /// Compiles the schema now. Fails if it is not valid.

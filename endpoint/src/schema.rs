@@ -1,7 +1,9 @@
 //! The JSON Schemas of Rust types. They are sent to the peer, and values from the peer are checked against them.
 
-use core::any::Any;
+use core::any::{Any, TypeId};
 use core::fmt;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -17,6 +19,26 @@ use crate::plain::Plain;
 use protocol_core::dialect::{Content, ToolOutput, ToolResult};
 use protocol_core::json::write::Object;
 use protocol_core::json::{Json, JsonError, Text};
+
+/// Values that are made from the schemas of Rust types. The value of a type never changes, and is kept until the process ends.
+struct PerType<V>(LazyLock<RwLock<HashMap<TypeId, Arc<V>>>>);
+
+impl<V> PerType<V> {
+    const fn new() -> Self {
+        Self(LazyLock::new(RwLock::default))
+    }
+
+    /// The value of the type `T`. If it is the first time, `make` makes it, perhaps on several threads at once; then one of the values is
+    /// kept.
+    fn get<T: 'static>(&self, make: fn() -> V) -> Arc<V> {
+        let id = TypeId::of::<T>();
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        known.unwrap_or_else(|| {
+            let made = Arc::new(make());
+            Arc::clone(self.0.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(made))
+        })
+    }
+}
 
 /// A schema with its checker.
 pub(crate) struct Shape {
@@ -92,9 +114,15 @@ impl Shape {
         Self::new(schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize()), false)
     }
 
+    /// The shape of the arguments of a tool, made once for each type.
+    pub(crate) fn arguments<T: JsonSchema + 'static>() -> Arc<Self> {
+        static ALL: PerType<Shape> = PerType::new();
+        ALL.get::<T>(Self::make_arguments::<T>)
+    }
+
     /// The shape of the arguments of a tool, which are an object. If the schema lists its properties, other members are not allowed, unless
     /// it has `additionalProperties` or a keyword that may allow them, such as a reference, an alternative or a condition.
-    pub(crate) fn arguments<T: JsonSchema>() -> Self {
+    fn make_arguments<T: JsonSchema>() -> Self {
         let mut schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
         let unit = schema.get("type").is_some_and(|kind| kind == "null");
         if unit {
@@ -226,7 +254,13 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    pub(crate) fn of<T: JsonSchema>() -> Self {
+    /// The form of the results of a type, made once for each type.
+    pub(crate) fn of<T: JsonSchema + 'static>() -> Arc<Self> {
+        static ALL: PerType<Output> = PerType::new();
+        ALL.get::<T>(Self::make::<T>)
+    }
+
+    fn make<T: JsonSchema>() -> Self {
         let mut schema = schema_of::<T>(SchemaSettings::draft2020_12().for_serialize());
         if schema.get("type").is_some_and(|kind| kind == "null") {
             return Self::Unit;
@@ -520,6 +554,30 @@ fn tidy(schema: &mut Value) {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_schema_of_a_type_is_made_once() {
+        let [one, other] = [Shape::arguments::<()>(), Shape::arguments::<()>()];
+        assert!(Arc::ptr_eq(&one, &other));
+        assert!(Arc::ptr_eq(&Output::of::<String>(), &Output::of::<String>()));
+        assert!(matches!(*Output::of::<u8>(), Output::Wrapped(_)), "each type has its own");
+    }
+
+    #[test]
+    fn a_string_is_sent_as_text_whatever_type_it_has() {
+        #[derive(JsonSchema, Serialize)]
+        struct Name(String);
+        let text = |output: ToolOutput| match &output.content[..] {
+            [Content::Text(text)] => text.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let line = "a \"line\"\n";
+        let expected = String::from(line);
+        assert_eq!(text(Output::of::<String>().shape(String::from(line)).unwrap()), expected);
+        assert_eq!(text(Output::of::<&str>().shape(line).unwrap()), expected);
+        assert_eq!(text(Output::of::<Name>().shape(Name(line.into())).unwrap()), expected);
+        assert_eq!(text(Output::of::<char>().shape('x').unwrap()), "x");
+    }
+
     /// Pseudorandom numbers from a seed.
     struct Dice(u64);
 
@@ -741,7 +799,7 @@ mod tests {
 
     #[test]
     fn no_schema_has_a_number_format_of_rust() {
-        let schema = Shape::arguments::<Formats>().schema;
+        let schema = Shape::arguments::<Formats>().schema.clone();
         let has = |keyword: &str| schema.as_str().contains(&format!("\"{keyword}\":"));
         assert!(["properties", "items", "additionalProperties", "oneOf", "prefixItems"].into_iter().all(has), "{schema}");
         assert!(!has("format"), "{schema}");

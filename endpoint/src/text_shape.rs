@@ -1,6 +1,7 @@
 //! The shape of the arguments of a prompt: strings by name, which are decoded as a Rust type.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -13,7 +14,7 @@ const MAX_REFERENCES: u8 = 8;
 
 /// The shape of an object whose members are sent as strings: the arguments of a prompt.
 pub(crate) struct TextShape {
-    shape: Shape,
+    shape: Arc<Shape>,
     schema: Value,
 }
 
@@ -26,7 +27,7 @@ pub(crate) struct TextField<'a> {
 }
 
 impl TextShape {
-    pub(crate) fn of<T: JsonSchema>() -> Self {
+    pub(crate) fn of<T: JsonSchema + 'static>() -> Self {
         let shape = Shape::arguments::<T>();
         let schema = shape.schema().decode().unwrap_or_default();
         Self { shape, schema }

@@ -131,7 +131,7 @@ impl Peer {
     ///
     /// # Errors
     /// [`CallError`] as for [`Peer::call_tool_with`] and [`CallOutcome::tool_as`](crate::CallOutcome::tool_as).
-    pub async fn call_tool_as<T: DeserializeOwned + JsonSchema>(
+    pub async fn call_tool_as<T: DeserializeOwned + JsonSchema + 'static>(
         &self,
         name: &str,
         arguments: &(impl Serialize + ?Sized),

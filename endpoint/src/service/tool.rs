@@ -135,7 +135,7 @@ impl Tool {
         F: Fn(Context, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
     {
-        let output = Arc::new(Output::of::<R>());
+        let output = Output::of::<R>();
         let output_schema = output.schema().cloned();
         Self::task(name, output_schema, handler, move |value| typed(&output, value))
     }
@@ -162,7 +162,7 @@ impl Tool {
     {
         let output = Output::of::<R>();
         let output_schema = output.schema().cloned();
-        let input = Arc::new(Shape::arguments::<A>());
+        let input = Shape::arguments::<A>();
         let read = Arc::clone(&input);
         let run = move |context: Context, arguments: Json| match read.read(&arguments) {
             Ok(arguments) => typed(&output, handler(context, arguments)),
@@ -199,7 +199,7 @@ impl Tool {
         let name = name.into();
         let allowed = ParamHeaders::of_schema(&schema).map_err(|error| format!("has an annotation that is not allowed: {error}"));
         match allowed.and_then(|_| Shape::raw(schema)) {
-            Ok(input) => Ok(Self::task_of(name, input, Shape::check, None, handler, ToolError::tool_reply)),
+            Ok(input) => Ok(Self::task_of(name, Arc::new(input), Shape::check, None, handler, ToolError::tool_reply)),
             Err(reason) => Err(SchemaInvalid { tool: name, reason }),
         }
     }
@@ -218,7 +218,7 @@ impl Tool {
     /// Builds a tool. `read` checks and decodes the arguments; `into_reply` converts the result of the handler into the reply.
     fn task_of<A, R, F, Fut, I>(
         name: String,
-        input: Shape,
+        input: Arc<Shape>,
         read: fn(&Shape, &Json) -> Result<A, String>,
         output_schema: Option<Json>,
         handler: F,
@@ -231,7 +231,6 @@ impl Tool {
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
         I: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
     {
-        let input = Arc::new(input);
         let parts = Arc::new((Arc::clone(&input), handler, into_reply));
         let parts_of_task = Arc::clone(&parts);
         let start = move |served: Arc<ServedCall>, arguments: Json| {

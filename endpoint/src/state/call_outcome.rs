@@ -58,7 +58,7 @@ impl CallOutcome {
     /// # Errors
     /// As for [`CallOutcome::result`]; [`CallError::ToolFailed`] if the tool failed; [`CallError::Unreadable`] if the result cannot be
     /// decoded as a `T`.
-    pub fn tool_as<T: DeserializeOwned + JsonSchema>(self) -> Result<T, CallError> {
+    pub fn tool_as<T: DeserializeOwned + JsonSchema + 'static>(self) -> Result<T, CallError> {
         // If there is structured content, the text is not read: it repeats that content, and may be long.
         if let Outcome::Result(result) = &self.outcome
             && result.member("isError").is_none_or(|failed| failed.as_str() != "true")
