@@ -1,5 +1,5 @@
 //! Wakers that are stored under a lock. Their code does not run under the lock of an engine: a waker is cloned before the lock is taken,
-//! and woken or dropped after the lock is released. Only [`AbortHandle::waker`] clones a waker under a lock: the one in the handle.
+//! and woken or dropped after the lock is released. Only [`AbortHandle::waker`] clones a waker under a lock, which is the handle's own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,7 +11,7 @@ const ARENA: usize = 256 * 1024;
 const CLASSES: usize = 15;
 const SMALLEST: usize = 16;
 
-/// The heap of this program. It has one thread.
+/// The heap of this program, which has one thread.
 #[global_allocator]
 pub static HEAP: Heap = Heap {
     arena: Arena(UnsafeCell::new([0; ARENA])),
@@ -23,11 +23,11 @@ pub static HEAP: Heap = Heap {
 
 pub struct Heap {
     arena: Arena,
-    /// The begin of the memory that was never given out.
+    /// The offset in the arena from which on no memory was ever given out.
     fresh: AtomicUsize,
     /// The first free block of each class. Each holds the address of the next in its first bytes.
     free: [AtomicPtr<u8>; CLASSES],
-    /// Bytes that are in use, as they were asked for.
+    /// The bytes in use, counted by the sizes that were requested, not by those of the blocks.
     live: AtomicUsize,
     peak: AtomicUsize,
 }
@@ -58,8 +58,9 @@ impl Heap {
     }
 }
 
-// SAFETY: a block is as large as its class, a power of two that is at least size and alignment, and lies at a multiple of it in the
-// arena (whose own alignment bounds that of a layout); a block is on a free list or with one owner, never both; there is one thread.
+// SAFETY: the size of a block is a power of two, at least the size and the alignment of its layout. The block starts at a multiple of
+// that size or of 4096, whichever is less. That aligns it, since `alloc` refuses alignments above 4096, the alignment of the arena. A
+// block is on a free list or with one owner, never both; there is one thread.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, class) = Self::class(layout);
@@ -87,7 +88,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let (_, class) = Self::class(layout);
         if let Some(list) = self.free.get(class) {
-            // SAFETY: the block is ours again, and a block holds at least an address.
+            // SAFETY: the block is ours again, and every block has room for an address.
             unsafe { block.cast::<*mut u8>().write(list.load(Relaxed)) };
             list.store(block, Relaxed);
             self.live.fetch_sub(layout.size(), Relaxed);

@@ -13,8 +13,8 @@
 //!    that a timer is due while frames keep arriving; timeouts are handled even then, since the machine reads the clock in each turn.
 //!    Frames that the machine has no room for are passed again in the next call or turn, and no other frame is read before the machine has
 //!    taken them.
-//! 3. It writes up to 1 MiB while the transport is ready, before and between these calls, too. At the end it flushes once, if anything is
-//!    unwritten. While the transport is not ready, the driver still reads: if both peers read only when they can write, they may wait for
+//! 3. While the transport is ready, it writes before the first of these calls and after each, up to 1 MiB. At the end it flushes once, if
+//!    anything is unwritten. While the transport is not ready, the driver still reads: if both peers read only when they can write, they may wait for
 //!    each other for ever.
 //! 4. If there is an event, it returns the event.
 //! 5. If there is none, it sets the timer, unless the timer is already set for an earlier time. It wakes its task at once if there is work
@@ -155,8 +155,8 @@ pub trait Machine {
         self.register_waker(waker);
         let now = clock();
         self.handle_frames(frames, now);
-        // A machine that wants no input may have taken no frame, so its time may be that of an earlier turn. New deadlines would then be
-        // counted from that earlier time.
+        // `handle_timeout` also passes the time: a machine that wants no input may have taken no frame, and would count new deadlines from
+        // the time of an earlier turn.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
@@ -718,7 +718,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         fired
     }
 
-    /// Clears `timer_at` if the timer is due within [`NEAR`]: the timer may have woken the task already, and is no longer certain to do so.
+    /// Clears `timer_at` if the timer is due within [`NEAR`]: it may have woken the task already, and then does not wake it again.
     fn forget_near_timer(&mut self, now: Instant) {
         self.timer_at = self.timer_at.filter(|set| now.saturating_add(NEAR) < *set);
     }

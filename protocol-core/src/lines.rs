@@ -69,7 +69,7 @@ pub struct LineDecoder {
     /// The number of bytes at the beginning of `buffer` that hold no line feed.
     searched: usize,
     limit: usize,
-    /// The memory of the last long line. It is empty, but the frame of that line may still be a slice of it.
+    /// The memory of the last long line. No unread bytes are in it, but the frame of that line may still be a slice of it.
     kept: Option<KeptBuffer>,
     /// `true` while the rest of a line that is too long is discarded.
     discarding: bool,
@@ -106,8 +106,8 @@ impl LineDecoder {
         self.limit = limit;
     }
 
-    /// Space to read into, at least 2 KiB. Call [`Self::next_frame`] until it returns `None` first, so that only the beginning of one line
-    /// is left in the buffer. The space grows with that line, so that long lines are read in few large pieces.
+    /// Space to read into, at least 2 KiB. Before each call, call [`Self::next_frame`] until it returns `None`, so that only the beginning of
+    /// one line is left in the buffer. The space grows with that line, so that long lines are read in few large pieces.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.make_room(MIN_ROOM);
         self.drop_spare();
@@ -293,8 +293,8 @@ impl LineDecoder {
     }
 }
 
-/// Returns the offset of the first line feed. Bytes are checked thirty-two at a time (the inner loop has no exit, so that the compiler
-/// vectorizes it), and from the block with the line feed on, or near the end, eight at a time.
+/// Returns the offset of the first line feed. Blocks of 32 bytes are checked in a loop without an early exit, which the compiler vectorizes.
+/// In the block with the line feed, and after the last whole block, eight bytes are checked at a time, and the rest singly.
 fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -665,13 +665,15 @@ mod tests {
 
     #[test]
     fn the_read_buffer_is_larger_in_a_burst_and_small_again_after_it() {
+        const LINE: &[u8] = b"{\"jsonrpc\":\"2.0\"}\n";
         let mut decoder = LineDecoder::new(1 << 20);
         let mut kept = Vec::new();
         for expected in [BASE_CAPACITY, BURST, BURST] {
             let mut space = decoder.space();
             let room = space.remaining_mut();
-            assert!(room > expected - LIMIT && room <= expected, "{room} bytes");
-            space.put_slice(&b"{\"jsonrpc\":\"2.0\"}\n".repeat(BASE_CAPACITY)[..room]);
+            // At most a part of one line is left of the last read.
+            assert!(room > expected - LINE.len() && room <= expected, "{room} bytes");
+            space.put_slice(&LINE.repeat(BASE_CAPACITY)[..room]);
             kept.extend(core::iter::from_fn(|| decoder.next_frame()));
         }
         drop(kept);

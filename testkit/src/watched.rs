@@ -96,7 +96,7 @@ pub struct Watched<S = Session> {
     pub ids: KnownIds,
     trace: Option<Vec<String>>,
     shared: Option<Arc<Mutex<Shared>>>,
-    probes: bool,
+    checks_needless_timeouts: bool,
     now: Instant,
 }
 
@@ -105,7 +105,7 @@ impl<S: Subject> Watched<S> {
     #[must_use]
     pub fn new(subject: S, now: Instant) -> Self {
         let (judge, ids) = (Judge::of(subject.session().config()), KnownIds::default());
-        Self { subject, model: None, judge, ids, trace: Some(Vec::new()), shared: None, probes: false, now }
+        Self { subject, model: None, judge, ids, trace: Some(Vec::new()), shared: None, checks_needless_timeouts: false, now }
     }
 
     /// Watches a session that begins at `now`, and compares it with a model. `shared` has the frames of both ends of a world.
@@ -164,8 +164,8 @@ impl<S: Subject> Watched<S> {
 
     /// Checks G8 after every method, unless a deadline has passed: a clone that is given a needless `handle_timeout` must have the same
     /// state and the same output. Slow.
-    pub fn probe(&mut self) {
-        self.probes = true;
+    pub fn check_needless_timeouts(&mut self) {
+        self.checks_needless_timeouts = true;
     }
 
     pub(crate) fn model(&self) -> Option<&Model> {
@@ -227,7 +227,7 @@ impl<S: Subject> Watched<S> {
         let limits = &self.subject.session().config().limits;
         must(self.judge.see(&Fact::Returned { stats: &stats, limits, due }));
         self.agree();
-        if self.probes && due.is_none_or(|at| at > self.now) {
+        if self.checks_needless_timeouts && due.is_none_or(|at| at > self.now) {
             let (mut calm, mut poked) = (self.subject.clone(), self.subject.clone());
             poked.handle_timeout(self.now);
             let (inside, then) = (format!("{:?}", calm.session()), format!("{:?}", poked.session()));

@@ -152,8 +152,8 @@ impl Tool {
 
     /// A tool as [`Tool::new`] makes it, with a handler that may block. The handler runs on one of the runtime's threads for blocking code.
     /// If the call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP
-    /// 2026-07-28 the input requests of a blocking handler fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)), since they would have
-    /// to end the handler.
+    /// 2026-07-28 the input requests of a blocking handler fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)): the answer comes with
+    /// another request, and the handler cannot be stopped until then.
     pub fn blocking<A, R, F>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -459,8 +459,8 @@ pub enum ToolError {
     /// internal error.
     #[error("{0}")]
     Failed(Text),
-    /// The handler gives up as cancelled. If the call was cancelled, its exchange has ended already, and nothing more is sent; otherwise
-    /// the call fails with the message "cancelled".
+    /// The handler ended early, usually because its call was cancelled. If the call was cancelled, its exchange has ended already, and
+    /// nothing more is sent; otherwise the call fails with the message "cancelled".
     #[error("cancelled")]
     Cancelled,
     /// An input request failed. Handled as [`ToolError::Failed`], except that the error of an action on Tesseron has the code of the

@@ -100,7 +100,8 @@ impl Bench {
         self.executor.block_on(call).map(|done| done.outcome)
     }
 
-    fn within_the_flush(&self, act: impl FnOnce() + Send + 'static) {
+    /// Makes the transport call `act` once, in its next flush.
+    fn at_next_flush(&self, act: impl FnOnce() + Send + 'static) {
         *self.act.lock().unwrap() = Some(Box::new(act));
     }
 }
@@ -194,7 +195,7 @@ fn a_call_made_during_an_early_send_is_sent_after_it() {
     let mut bench = Bench::new();
     let (peer, second) = (bench.peer.clone(), Arc::<Mutex<Option<Call>>>::default());
     let held = Arc::clone(&second);
-    bench.within_the_flush(move || {
+    bench.at_next_flush(move || {
         *held.lock().unwrap() = Some(peer.call_tool("any", Json::empty_object()).unwrap());
     });
     let first = bench.call();
@@ -204,7 +205,7 @@ fn a_call_made_during_an_early_send_is_sent_after_it() {
     drop((first, second));
 }
 
-/// Another thread may poll the task while a verb writes. That thread must not block until the verb has ended.
+/// Another thread may poll the task while a verb writes. That thread must not be blocked while the verb writes.
 #[test]
 fn a_task_that_is_polled_during_an_early_send_is_polled_again() {
     struct Woken(AtomicUsize);
@@ -216,7 +217,7 @@ fn a_task_that_is_polled_during_an_early_send_is_polled_again() {
     let mut bench = Bench::new();
     let (driven, woken) = (Arc::clone(&bench.driven), Arc::new(Woken(AtomicUsize::new(0))));
     let waker = Waker::from(Arc::clone(&woken));
-    bench.within_the_flush(move || {
+    bench.at_next_flush(move || {
         let mut driven = driven.lock().unwrap();
         let polled = driven.as_mut().unwrap().as_mut().poll(&mut TaskContext::from_waker(&waker));
         assert!(polled.is_pending());
@@ -244,7 +245,7 @@ impl Drop for CallsOnDrop {
 fn a_waker_that_was_stored_during_an_early_send_is_dropped_outside_of_all_locks() {
     let mut bench = Bench::new();
     let (driven, peer) = (Arc::clone(&bench.driven), bench.peer.clone());
-    bench.within_the_flush(move || {
+    bench.at_next_flush(move || {
         for _ in 0..3 {
             let waker = Waker::from(Arc::new(CallsOnDrop(peer.clone())));
             let mut driven = driven.lock().unwrap();
@@ -253,7 +254,8 @@ fn a_waker_that_was_stored_during_an_early_send_is_dropped_outside_of_all_locks(
     });
     drop(bench.call());
     bench.executor.run_until_stalled();
-    // The first call, and one call of each waker. The last stored waker is dropped by the verb of such a call.
+    // The first call, and one call of each waker. The first two wakers are dropped when the next one replaces them, and the third by the
+    // verb of the first call, which wakes it.
     assert_eq!(bench.written(), [3, 4, 5, 6]);
 }
 
@@ -261,7 +263,7 @@ fn a_waker_that_was_stored_during_an_early_send_is_dropped_outside_of_all_locks(
 fn a_task_that_ends_during_an_early_send_drops_the_connection() {
     let mut bench = Bench::new();
     let driven = Arc::clone(&bench.driven);
-    bench.within_the_flush(move || *driven.lock().unwrap() = None);
+    bench.at_next_flush(move || *driven.lock().unwrap() = None);
     let call = bench.call();
     assert_eq!(bench.written(), [3]);
     // The verb has not dropped the connection: its caller may hold a lock that the drop of the client takes.
@@ -276,9 +278,9 @@ fn a_task_that_ends_during_an_early_send_drops_the_connection() {
 #[test]
 fn a_transport_that_panics_during_an_early_send_ends_its_task_and_not_the_verb() {
     let bench = Bench::new();
-    bench.within_the_flush(|| std::panic::panic_any("the transport"));
+    bench.at_next_flush(|| std::panic::panic_any("the transport"));
     let call = bench.call();
-    let panic = catch_unwind(AssertUnwindSafe(|| bench.executor.run_until_stalled())).expect_err("the task");
+    let panic = catch_unwind(AssertUnwindSafe(|| bench.executor.run_until_stalled())).expect_err("the task panics");
     assert_eq!(panic.downcast_ref(), Some(&"the transport"));
     // Drops the task, as a runtime does with a task that has panicked.
     bench.driven.clear_poison();
@@ -289,16 +291,17 @@ fn a_transport_that_panics_during_an_early_send_ends_its_task_and_not_the_verb()
 #[test]
 fn a_transport_that_fails_during_an_early_send_is_reported_as_broken() {
     let mut bench = Bench::new();
-    let (peer, broken) = pipe();
-    drop(core::mem::replace(&mut bench.far, peer));
-    drop(broken);
+    // Drops the far end. In its place `bench` gets an end of another pipe, whose other end is dropped.
+    let (unused, other) = pipe();
+    drop(core::mem::replace(&mut bench.far, unused));
+    drop(other);
     let call = bench.call();
     assert_eq!(bench.outcome(call), Some(Outcome::Lost));
     bench.executor.run_for(ms(1000));
     assert_eq!(*bench.end.lock().unwrap(), [Err(PipeBroken)]);
 }
 
-/// A server after its handshake, with `naps` calls whose handlers sleep for a second, and the far end of its channel.
+/// A server after its handshake, with some calls whose handlers sleep for a second, and the far end of its channel.
 struct Napping {
     executor: Executor,
     peer: Peer,
@@ -352,7 +355,11 @@ fn the_answer_of_a_single_handler_is_sent_when_the_handler_ends() {
 fn answers_of_handlers_that_end_together_are_sent_by_a_turn() {
     let mut napping = Napping::new(5);
     napping.executor.run_for(ms(1000));
-    assert_eq!((napping.written(), napping.turns.load(Ordering::Relaxed)), (5, 2));
+    assert_eq!(
+        (napping.written(), napping.turns.load(Ordering::Relaxed)),
+        (5, 2),
+        "one turn expired the alarms, one wrote the answers"
+    );
 }
 
 /// A regression: the verb that wrote the last answer did not wake the driver, so the driver did not notice the end of the session.
@@ -411,8 +418,8 @@ impl Runtime for AtOnce {
     }
 }
 
-/// The answer arrived while a verb further up on the same stack was still writing the call. The driver's task found the cell locked, and
-/// woke itself without end.
+/// The answer arrived while a verb further up on the same stack was still writing the call. The driver's task found the driver locked by
+/// that verb, and woke itself without end.
 #[test]
 fn regression_a_task_that_is_polled_during_an_early_send_waits_for_its_end() {
     let runtime = Arc::new(AtOnce);
@@ -526,13 +533,13 @@ fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
                 let micros = [7, 1000, 300_000, 3_000_000, 40_000_000][usize::try_from(draw.below(5)).unwrap()] + draw.below(1000);
                 let params = json!({"name": "nap", "arguments": {"micros": micros, "times": draw.below(3)}});
                 let mut call = Invoke::new(Op::CallTool, text(params));
-                let mut clock = || {
+                let mut limit = || {
                     let most = [0, 2_000_000, 60_000_000][usize::try_from(draw.below(3)).unwrap()];
                     (most > 0).then(|| Duration::from_micros(draw.below(most) + 11))
                 };
-                let mut clocks = CallTimeouts::NONE;
-                (clocks.idle, clocks.max_total) = (clock(), clock());
-                call.timeouts = Some(clocks);
+                let mut limits = CallTimeouts::NONE;
+                (limits.idle, limits.max_total) = (limit(), limit());
+                call.timeouts = Some(limits);
                 let gives_up =
                     (draw.below(5) == 0).then(|| timer.now().saturating_add(Duration::from_micros(draw.below(1_000_000) + 1)));
                 let mut call = peer.call(call).unwrap();

@@ -27,8 +27,8 @@
 //! request was polled, moves the call from `InFlight` to `GivenUp`, where it waits for the peer's reply, which may have a partial result.
 //! The call ends as cancelled, with or without a partial result.
 //!
-//! Nothing about a call is stored after its end. This end numbers its exchanges, so a frame is late if its number was used before and is in
-//! no table.
+//! In the diagram, *end* means that the channel or the exchange is lost, or that the session closes. Nothing about a call is stored after
+//! its outcome. The exchanges of our calls have numbers of ours, so a frame is late if its number was used before and is in no table.
 
 use alloc::boxed::Box;
 use alloc::string::ToString as _;
@@ -149,7 +149,7 @@ struct Held {
 pub(super) struct Clocks {
     /// The longest time since `activity`.
     idle: Option<Duration>,
-    /// The time at which the call has taken as long as it may in all.
+    /// The deadline from [`CallTimeouts::max_total`]; each pause postpones it.
     latest: Option<Instant>,
     /// The time from which the idle clock counts: the clocks were started or resumed then, or progress restarted the idle clock.
     activity: Instant,
@@ -434,8 +434,9 @@ impl OutboundCall {
         self.caller_progress.get_or_insert_default()
     }
 
-    /// InFlight -> InFlight: accepts an update of progress or drops it. An accepted update that is an activity
-    /// ([`UpdateVerdict::Accepted`]) restarts the idle clock, if [`CallTimeouts::reset_on_progress`] is set.
+    /// InFlight -> InFlight: accepts an update of progress or drops it. An accepted update that counts as activity
+    /// ([`UpdateVerdict::Accepted`]) restarts the idle clock, if [`CallTimeouts::reset_on_progress`] is set. Within `quiet` after a reported
+    /// violation, further ones are only counted.
     pub(super) fn judge(
         &mut self,
         progress: Progress,
@@ -507,8 +508,8 @@ impl OutboundCall {
         self.caller_progress.take()
     }
 
-    /// The deadline of the current state, and the time limit that ends the call then. The kind is not used where the deadline does not end
-    /// the call by a time limit: at the end of the cancel grace, and when a retry is due.
+    /// The deadline of the current state, and the time limit that ends the call then. At the end of the cancel grace, and when a retry is
+    /// due, no time limit ends the call, and the [`TimeoutKind`] is not used.
     pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),
@@ -574,7 +575,9 @@ pub(super) mod transitions {
 
     const STATES: [&str; 5] = ["Held", "Written", "InFlight", "Asked", "gone"];
 
-    /// No wildcard, so that a new state must be named here and appear in the table.
+    /// The name of the state in the tables. There, *Asked* is `InFlight` with an open input request; the state [`State::Asked`] is *Delayed* if
+    /// the round has no input requests, and otherwise *AskedByResult*. No wildcard, so that a new state must be named here and appear in the
+    /// table.
     fn state(caller: &Caller) -> &'static str {
         match caller.session.outbound_calls.get(&caller.call) {
             None => "gone",
@@ -629,7 +632,7 @@ pub(super) mod transitions {
             caller.frame(&progress(1));
         }),
         ("an input request of the peer", ASKED),
-        ("our answer to it", |caller| {
+        ("our answer to the round", |caller| {
             let open = caller.session.inbound_inputs.keys().next().copied();
             if let Some(key) = open {
                 caller.session.provide_input(key, Answer::Refused(RpcError::internal("no")), caller.now).unwrap();
@@ -809,8 +812,8 @@ pub(super) mod transitions {
         ("a round", ROUND),
         ("a round with a state alone", DELAY),
         ("a round with nothing", |caller| caller.asks(r#""_meta":{}"#)),
-        ("our answer to it", |caller| caller.answer(Answer::Roots(Json::parse("[]").unwrap()))),
-        ("no answer to it", |caller| caller.answer(Answer::Refused(RpcError::internal("no")))),
+        ("our answer to the round", |caller| caller.answer(Answer::Roots(Json::parse("[]").unwrap()))),
+        ("our refusal to answer the round", |caller| caller.answer(Answer::Refused(RpcError::internal("no")))),
         ("50 ms", |caller| {
             caller.now = caller.now.saturating_add(Duration::from_millis(50));
             caller.session.handle_timeout(caller.now);
@@ -908,7 +911,7 @@ pub(super) mod transitions {
             caller.wait(4);
         }),
         ("close now", |caller| caller.session.close(Close::Now, caller.now)),
-        ("it is claimed once more", |caller| {
+        ("the app is claimed once more", |caller| {
             caller.session.claim(Identity::new("other", ""), Capabilities::default(), 1, caller.now).unwrap();
         }),
     ];

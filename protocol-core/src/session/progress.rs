@@ -6,8 +6,9 @@
 //!                                                          ^  |
 //!                                                          `--' report: merged, member by member
 //!
-//!   Watcher:   any value --- judge: a greater one ---> above that value
-//!                                                        |  judge: one that is not greater: dropped
+//!   Watcher:   accepts any value --- judge: a value ---> accepts greater values
+//!                                                        ^  |
+//!                                                        `--' judge: a greater one is accepted, any other is dropped
 //! ```
 //!
 //! A value that a `Watcher` drops is a violation, which becomes an event at most once in a rate window. But an update whose value does not
@@ -381,7 +382,7 @@ mod tests {
     const MCP: &Rules = Mcp::rules(mcp::Side::Server, Some(mcp::Revision::R2025_11_25));
     const PERCENT: &Rules = Tesseron::Gateway.rules();
 
-    /// The verdict on an update.
+    /// What a `Reporter` does with an update that was reported to it.
     #[derive(Debug, PartialEq)]
     enum Verdict {
         NotIncreasing,
@@ -542,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_alone_never_makes_a_kept_value_exceed_it() {
+    fn a_total_alone_is_ignored_if_it_is_below_the_kept_value() {
         let mut bench = Bench::new(RateWindow::new(0, Duration::from_secs(1)));
         bench.report(of(5.0, 10.0)).unwrap();
         bench.report(Progress { total: Some(3.0), ..Progress::default() }).unwrap();

@@ -36,7 +36,7 @@ impl Terms {
         self.peer.capabilities
     }
 
-    /// The caller of the request, whose `_meta` is `meta`.
+    /// Converts the terms of a request into its caller. `meta` is the `_meta` of the request.
     #[inline]
     pub(super) fn into_caller(self, meta: Option<Box<Json>>) -> Caller {
         Caller::new(self.peer, self.rules.stateless, self.log_level, meta)

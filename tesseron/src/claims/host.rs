@@ -1,4 +1,4 @@
-//! The app's end of claims: the state of its claim and of its one channel.
+//! Claims at the app: the state of its claim and of its one channel.
 //!
 //! ```text
 //!                 the right code                           its agent becomes known
@@ -8,8 +8,8 @@
 //!          the channel has ended: a new claim, with a new code, session id and token
 //! ```
 //!
-//! While the host is Free, the expiry of the claim is postponed every `refresh`. Once the host is Held, the claim is spent, and the
-//! manifest shows the agent that has it.
+//! While the host is Free, the expiry of the claim is postponed at the interval [`HostPolicy::refresh`]. Once the host is Held, the claim is
+//! spent, and the manifest shows the agent that has it.
 //!
 //! | a gateway connects   | with the code | with another code                    | with none |
 //! |----------------------|---------------|--------------------------------------|-----------|
@@ -65,7 +65,8 @@ pub struct HostPolicy {
     pub places: usize,
     /// The time within which a WebSocket connection must send its upgrade request. Default: 2 s.
     pub upgrade_wait: Duration,
-    /// The time within which a Unix socket must be bound; at most 1 s for a further socket of an app without a claim. Default: 5 s.
+    /// The time within which a Unix socket must be bound. While an app without a claim has a channel, at most 1 s for each further socket,
+    /// whose bind is answered with Occupied. Default: 5 s.
     pub bind_wait: Duration,
     /// The number of refused binds that a Unix socket may have. The next one closes the socket. Default: 8.
     pub bind_attempts: u32,
@@ -162,7 +163,7 @@ pub enum UnixChannel {
     Open(HostChannel),
 }
 
-/// The app's end of claims: its claim, its backlog, and its one channel.
+/// Claims at the app: its claim, its backlog, and its one channel.
 ///
 /// Pass each connection to [`accept`](Self::accept), and then to [`accept_web_socket`](Self::accept_web_socket) or
 /// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it has ended. When an admitted channel has ended, or its upgrade
@@ -297,7 +298,7 @@ impl Host {
             (OfferedBind::None, Some(_)) => Err(BindRefused::Unbound),
             (OfferedBind::Code(code), _) => {
                 self.check_code(place, code, now)?;
-                self.check_unspent()?;
+                self.check_free()?;
                 Ok(self.bind(place))
             }
         }
@@ -315,7 +316,7 @@ impl Host {
         if is_bound {
             return Err(BindRefused::BoundHere);
         }
-        self.check_unspent()?;
+        self.check_free()?;
         match code.ok_or(BindRefused::Malformed)? {
             Ok(code) => self.check_code(place, &code, now)?,
             // Text that is not a valid code counts as a wrong code.
@@ -393,7 +394,7 @@ impl Host {
         BindRefused::Mismatch
     }
 
-    fn check_unspent(&self) -> Result<(), BindRefused> {
+    fn check_free(&self) -> Result<(), BindRefused> {
         match self.state {
             State::Free { .. } => Ok(()),
             State::Held { .. } if self.claim.is_none() => Err(BindRefused::Occupied),
@@ -412,7 +413,7 @@ impl Host {
     }
 
     fn admit_without_code(&mut self, place: Place) -> Result<HostChannel, BindRefused> {
-        self.check_unspent()?;
+        self.check_free()?;
         Ok(self.admit(place))
     }
 
@@ -434,6 +435,7 @@ fn next_refresh(policy: &HostPolicy, now: Instant) -> Option<Instant> {
 }
 
 #[cfg(test)]
+// In names of tests, `item` or `bug` and a number cite a rule or a fault (docs/protocols/tesseron.md, "Former numbers").
 mod tests {
     use super::*;
     use crate::claims::draw::sequence;
@@ -494,25 +496,25 @@ mod tests {
 
         let mut host = host_with_claims();
         let right = code(&host);
-        let bound = alloc::format!("tesseron-gateway,tesseron-bind.{right}");
+        let with_code = alloc::format!("tesseron-gateway,tesseron-bind.{right}");
         assert_eq!(refused(&mut host, &alloc::format!("tesseron-bind.{right}")), (BindRefused::NoGateway, None));
         assert_eq!(refused(&mut host, ""), (BindRefused::NoGateway, None));
         assert_eq!(refused(&mut host, "tesseron-gateway,tesseron-bind.!"), (BindRefused::Malformed, Some(400)));
-        assert_eq!(refused(&mut host, &alloc::format!("{bound},tesseron-bind.{right}")), (BindRefused::Malformed, Some(400)));
+        assert_eq!(refused(&mut host, &alloc::format!("{with_code},tesseron-bind.{right}")), (BindRefused::Malformed, Some(400)));
         assert_eq!(refused(&mut host, "tesseron-gateway,tesseron-bind.WRONG"), (BindRefused::Mismatch, Some(403)));
         assert_eq!(refused(&mut host, "tesseron-gateway"), (BindRefused::Unbound, Some(426)));
 
-        let channel = upgrade(&mut host, &offer(&bound.to_lowercase()), at(0)).unwrap();
+        let channel = upgrade(&mut host, &offer(&with_code.to_lowercase()), at(0)).unwrap();
         assert_eq!(host.channel(), Some(channel));
-        assert_eq!(refused(&mut host, &bound), (BindRefused::Taken, Some(409)));
+        assert_eq!(refused(&mut host, &with_code), (BindRefused::Taken, Some(409)));
         host.handle_agent(channel, agent());
-        assert_eq!(refused(&mut host, &bound), (BindRefused::Spent, Some(409)));
+        assert_eq!(refused(&mut host, &with_code), (BindRefused::Spent, Some(409)));
         assert_eq!(refused(&mut host, "tesseron-gateway"), (BindRefused::Unbound, Some(426)));
         for _ in 0..20 {
             assert_eq!(refused(&mut host, "tesseron-gateway,tesseron-bind.WRONG").0, BindRefused::Mismatch);
         }
         assert_eq!(
-            refused(&mut host, &bound),
+            refused(&mut host, &with_code),
             (BindRefused::Spent, Some(409)),
             "wrong codes do not change the answer to the right one"
         );
@@ -663,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_current_code_is_accepted_and_only_an_unspent_claim_is_shown() {
+    fn only_the_current_code_is_accepted_and_exactly_a_spent_claim_shows_an_agent() {
         const STEPS: [fn(&mut Host, &mut Seen); 8] = [
             |host, seen| seen.dialled(host, true),
             |host, seen| {

@@ -49,8 +49,8 @@ pub enum Guarantee {
     NeverPanics,
     /// G7. Judged in full.
     NoHotLoop,
-    /// G8. Needs a second session: [`Watched::probe`](crate::Watched::probe) compares the output with that of a clone whose
-    /// `handle_timeout` was called before any deadline.
+    /// G8. Needs a second session: after [`Watched::check_needless_timeouts`](crate::Watched::check_needless_timeouts) the output is compared
+    /// with that of a clone whose `handle_timeout` was called before any deadline.
     OutputReady,
     /// G9. A call or input request that has expired must have been open at the time of some `handle_timeout` that was due. The judge does
     /// not notice another method that expires it later; the model of a [`World`](crate::World) does.

@@ -1,10 +1,10 @@
 //! A [`World`] of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is checked
-//! against the guarantees that one run can break (G8 only after [`World::probe`]), and compared with a model that predicts every outcome,
-//! unless the world was made without models. A [`Crowd`] has any number of clients of one server.
+//! against the guarantees G1 to G16 except G10, which needs two runs (G8 only after [`World::check_needless_timeouts`]), and compared with a
+//! model that predicts every outcome, unless the world was made without models. A [`Crowd`] has any number of clients of one server.
 //!
 //! A world applies [operations](ops), four bytes each, and otherwise only delivers messages or bytes. So it is a pure function of its
-//! operations and its seed: [`World::trace`] of two equal runs is equal. Only the operations about time move the clock: exactly to the next
-//! deadline, arrival or alarm, by a span, or early or late on purpose.
+//! operations and its seed: [`World::trace`] of two equal runs is equal. Only the operations about time move the clock: to the next instant
+//! at which something happens ([`World::next`]), to a time before or after it, or by a span.
 
 mod crowd;
 pub mod lanes;
@@ -116,7 +116,7 @@ impl World {
     /// As [`Self::shake_hands`].
     #[must_use]
     pub fn messages(client: Config, server: Config, seed: u64) -> Self {
-        Self::judged(client, server, Wire::Messages, seed)
+        Self::after_handshake(client, server, Wire::Messages, seed)
     }
 
     /// A world of two sessions with streams of bytes and a driver at each end, after the handshake. Guarantees are checked, and outcomes
@@ -126,10 +126,10 @@ impl World {
     /// As [`Self::shake_hands`].
     #[must_use]
     pub fn bytes(client: Config, server: Config, seed: u64) -> Self {
-        Self::judged(client, server, Wire::Bytes, seed)
+        Self::after_handshake(client, server, Wire::Bytes, seed)
     }
 
-    fn judged(client: Config, server: Config, wire: Wire, seed: u64) -> Self {
+    fn after_handshake(client: Config, server: Config, wire: Wire, seed: u64) -> Self {
         let mut world = Self::of_sessions(client, server, wire, seed);
         world.forget_models();
         world.shake_hands();
@@ -196,7 +196,7 @@ impl<S: Subject> World<S> {
         self.ends[at].watched_mut()
     }
 
-    /// Gives end 1 a transport of many lanes, chosen from `seed`. Call it only with links for messages, and before the first frame.
+    /// Gives end 1 a transport of many lanes, which chooses the lane of each frame at random from `seed`. Call it only with links for messages, and before the first frame.
     ///
     /// # Panics
     /// If there are streams of bytes between the ends.
@@ -225,10 +225,10 @@ impl<S: Subject> World<S> {
         all
     }
 
-    /// Checks after every method, unless a deadline has passed, that a `handle_timeout` changes nothing.
-    pub fn probe(&mut self) {
+    /// From now on, checks G8 after each method unless a deadline has passed: a needless `handle_timeout` must change nothing.
+    pub fn check_needless_timeouts(&mut self) {
         for at in 0..2 {
-            self.end_mut(at).probe();
+            self.end_mut(at).check_needless_timeouts();
         }
     }
 
@@ -278,6 +278,7 @@ impl<S: Subject> World<S> {
     /// at all.
     pub fn set_ignores_events(&mut self, at: usize, ignores_events: bool) {
         self.ignores_events[at] = ignores_events;
+        // Wakes the driver, if the end has one.
         self.end_mut(at);
     }
 
@@ -363,7 +364,7 @@ impl<S: Subject> World<S> {
                     Links::Bytes(_) => [0; 2],
                 };
                 let sent = [0, 1].map(|at| self.end(at).subject().stats().frames_out);
-                panic!("no handshake by {}: {sent:?} frames were sent, and {lost:?} of them lost, by the ends 0 and 1", self.now());
+                panic!("no handshake by {}: the ends 0 and 1 sent {sent:?} frames, of which {lost:?} were lost", self.now());
             };
             self.jump(at);
         }

@@ -1,7 +1,8 @@
-//! The speed of an adapter, of a floor without an SDK, and of other SDKs: the table that the examples `bench` and `smol-bench` print.
+//! The speed of an adapter, beside that of other SDKs and of a *floor*, which is a baseline: the same messages without an SDK. The examples
+//! `bench` and `smol-bench` print the table.
 //!
-//! A [`Program`] is a list of [`Contender`]s. Each number is measured by a process of its own, which the program starts from itself, in
-//! rounds, so that other load of the machine affects all contenders alike. [`floor::Floor`] and [`ours::Ours`] are the contenders of every
+//! A [`Program`] measures [`Contender`]s. Each measurement has a process of its own, which is started with the hidden flag `--part`. The
+//! contenders are timed in turn, once in each round, so that other load of the machine affects all of them alike. [`floor::Floor`] and [`ours::Ours`] are the contenders of every
 //! adapter; those of `tests/against` are other SDKs.
 
 mod command;

@@ -268,7 +268,7 @@ proptest! {
 
     #[test]
     fn g8_a_needless_handle_timeout_is_invisible_wherever_it_comes(case in case(40)) {
-        case.run(World::probe);
+        case.run(World::check_needless_timeouts);
     }
 }
 
@@ -506,7 +506,7 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
     if judged_alone {
         world.forget_models();
         if fault == Fault::DelaysOutput {
-            world.probe();
+            world.check_needless_timeouts();
         }
     }
     begin(&mut world, case.variant);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// The section with the table.
-const SECTION: &str = "\n## Faults of others, and the tests that hold ours against them\n";
+const SECTION: &str = "\n## Faults of other implementations, and our tests for them\n";
 
 /// The number of faults. Rows may be added, but not removed.
 const FAULTS: usize = 39;

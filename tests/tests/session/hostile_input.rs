@@ -68,7 +68,7 @@ impl Victim {
         Self { end, running, answers }
     }
 
-    /// Servers in each phase of the handshake, and one of both eras that serves a stateless request.
+    /// Servers in each phase of the handshake, and a server that speaks both eras and serves a stateless request.
     fn servers() -> Vec<Self> {
         let mut answered = Scripted::new(server_config());
         answered.frame(&initialize(0, "2025-11-25", "{}"));
@@ -109,7 +109,7 @@ impl Victim {
         Self::new(client, Running::Made, Answers::None)
     }
 
-    /// Ends in every phase of both eras.
+    /// Servers and clients in every phase of both eras.
     fn all() -> impl Iterator<Item = Self> {
         let stateless = [Self::stateless_server(mcp::Era::Modern), Self::stateless_client()];
         Self::servers().into_iter().chain(Self::clients()).chain(stateless)
@@ -405,8 +405,8 @@ fn a_message_that_repeats_a_member_of_its_envelope_is_refused() {
     for method in ["ping", "initialize", "tools/call", "sampling/createMessage", "acme/what"] {
         let answer = error(7, -32600, "_meta is repeated");
         for params in [r#"{"_meta":{},"_meta":{}}"#, r#"{"a":1,"b":2,"c":3,"d":4,"e":5,"_meta":{},"\u005fmeta":{}}"#] {
-            let asked = Victim::all().filter(|victim| victim.answers != Answers::None);
-            refused_by(asked, request(7, method, params), Violation::RepeatedMember, Some(&answer));
+            let answering = Victim::all().filter(|victim| victim.answers != Answers::None);
+            refused_by(answering, request(7, method, params), Violation::RepeatedMember, Some(&answer));
             refused_by([Victim::stateless_client()], request(7, method, params), Violation::WrongDirection, None);
         }
     }
@@ -646,7 +646,7 @@ fn a_handshake_with_a_member_of_the_wrong_type_is_refused_and_can_be_repeated() 
         server.frame(&frame);
         assert_eq!((server.sent(), server.violations()), (vec![error(7, -32602, why)], vec![Violation::InvalidParams]), "{frame}");
     }
-    // Members that the session does not use may have any value.
+    // Other members may have any value. A capability is declared only if its member is an object.
     for value in VALUES {
         let mut server = Scripted::new(server_config());
         server.frame(&greeting(
@@ -876,7 +876,7 @@ fn g5_ten_thousand_invalid_frames_change_only_counters() {
 }
 
 #[test]
-fn checking_a_form_takes_time_proportional_to_its_length_even_with_many_references() {
+fn checking_a_form_with_many_required_fields_or_defaults_takes_time_proportional_to_its_length() {
     const COUNT: usize = 10_000;
     let list = |item: &dyn Fn(usize) -> String| (0..COUNT).map(item).collect::<Vec<_>>().join(",");
     let form = |properties: String, required: String| {

@@ -1,7 +1,7 @@
-//! Sessions of MCP, frame by frame and in virtual time: one module for each behaviour. Titles in comments, such as Lifecycle or "Ping", are
-//! those of pages and sections of the specification of MCP. A test whose name begins with `g` and a number tests that guarantee of
-//! [`protocol_core::Session`]; `o` or `i` and a number cite a row of the transition tables (`docs/protocols/mcp.md`, "Former row
-//! numbers").
+//! Sessions of MCP, frame by frame and in virtual time: one module for each behaviour. In comments, unquoted titles such as Lifecycle are
+//! pages or groups of pages of the specification of MCP, and quoted ones such as "Shutdown" are pages or sections in them. A test whose name
+//! begins with `g` and a number tests that guarantee of [`protocol_core::Session`]; `o` or `i` and a number is the former number of a row of
+//! the transition tables, which `docs/protocols/mcp.md` lists under "Former row numbers".
 
 mod addresses;
 mod batches;

@@ -24,7 +24,7 @@ fn fixture(id: &str) -> Fixture {
 }
 
 /// The results of all fixtures that do not pass.
-fn played(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -> Result<Outcome, Failure>) -> Vec<String> {
+fn not_passed(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -> Result<Outcome, Failure>) -> Vec<String> {
     fixtures
         .map(|fixture| (described(play(&fixture)), fixture.id))
         .filter(|(how, _)| how != "passed")
@@ -35,18 +35,18 @@ fn played(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -> Re
 #[test]
 fn all_twelve_upstream_fixtures_pass_on_a_bare_session() {
     assert_eq!(load("tesseron").len(), 12);
-    assert_eq!(played(load("tesseron").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world))), [""; 0]);
+    assert_eq!(not_passed(load("tesseron").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world))), [""; 0]);
 }
 
 #[test]
 fn every_own_fixture_passes_except_the_one_that_needs_a_misbehaving_app() {
-    let played = played(load("ours").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world)));
-    assert_eq!(played, ["elicitation/schema-matrix-at-the-gateway: skipped for want of rogue-app"]);
+    let not_passed = not_passed(load("ours").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world)));
+    assert_eq!(not_passed, ["elicitation/schema-matrix-at-the-gateway: skipped for want of rogue-app"]);
 }
 
 #[test]
 fn every_fixture_passes_for_a_gateway_except_those_that_need_a_misbehaving_gateway() {
-    let played = played(all(), |fixture| mirror(fixture, &mut ScriptedGateway::new(fixture)));
+    let not_passed = not_passed(all(), |fixture| mirror(fixture, &mut ScriptedGateway::new(fixture)));
     let rogue = [
         "actions/cancel-of-nothing",
         "actions/name-in-use",
@@ -56,14 +56,14 @@ fn every_fixture_passes_for_a_gateway_except_those_that_need_a_misbehaving_gatew
         "handshake/bind-twice",
         "handshake/bind-without-code",
     ];
-    assert_eq!(played, rogue.map(|id| format!("{id}: skipped for want of rogue-gateway")));
+    assert_eq!(not_passed, rogue.map(|id| format!("{id}: skipped for want of rogue-gateway")));
 }
 
 // ---- A fixture fails if its rule is broken ----
 
 /// The numbers and the patterns of the steps of one kind.
-fn frames(fixture: &Fixture, is: fn(&StepKind) -> Option<&Value>) -> Vec<(usize, &Value)> {
-    fixture.steps.iter().enumerate().filter_map(|(index, step)| is(&step.kind).map(|frame| (index, frame))).collect()
+fn frames(fixture: &Fixture, pattern_of: fn(&StepKind) -> Option<&Value>) -> Vec<(usize, &Value)> {
+    fixture.steps.iter().enumerate().filter_map(|(index, step)| pattern_of(&step.kind).map(|frame| (index, frame))).collect()
 }
 
 /// The steps in which the fixture receives a frame, which the tested end sends.
@@ -141,7 +141,7 @@ fn an_app_that_sends_an_extra_frame_or_does_not_close_fails_at_that_step() {
             let before = received(&fixture).into_iter().filter(|(index, _)| *index < step).count();
             let deeds = match kind {
                 StepKind::ExpectSilence(method) => vec![Deed::Adds(before, json!({"jsonrpc": "2.0", "method": method}))],
-                // A second hello: "re-sending hello on the same channel is a fail".
+                // A second hello, which the note at this step of handshake/protocol-major-mismatch forbids.
                 StepKind::ExpectClosed => {
                     vec![
                         Deed::StaysOpen(before),
@@ -199,13 +199,14 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
             By(Deed::changes_received(0, |frame| drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken")))),
         ),
         ("actions/cancel-with-input-schema", 4, By(Deed::Ignores(2))),
-        // The cancel has no effect while the arguments are checked: here it is dropped.
+        // The app ignores a cancel that comes while it checks the arguments: the saboteur drops the cancel.
         ("actions/cancel-while-validating", 4, By(Deed::Ignores(2))),
         // The handler is started before the cancel, since the check takes no time. This shows after the last step.
         ("actions/cancel-while-validating", 6, App(|world| world.actions[0].validates_for_ms = 0)),
         // A cancel that comes too early is kept for a later invocation with that id.
         ("actions/cancel-of-nothing", 4, By(Deed::Delays(1))),
-        ("actions/timeout-frees-the-wire", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
+        // The action returns at once, so its result comes instead of the error of the deadline.
+        ("actions/timeout-is-answered", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
         ("actions/progress-backwards", 4, By(Deed::changes_sent(2, |frame| frame["params"]["percent"] = json!(20)))),
         ("actions/name-in-use", 4, By(Deed::Ignores(2))),
         // The app goes on as if the input request had been answered.
@@ -277,9 +278,10 @@ fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
 
 // ---- The same for the gateway ----
 
-/// For each step in which the fixture sends: the number of its frame as the gateway counts the frames that it sends, the number of the step,
-/// and the frame. The gateway also sends a claim before the first call; if the fixture has none, all later numbers are greater by one.
-fn places(fixture: &Fixture) -> Vec<(usize, usize, Value)> {
+/// For each frame that the fixture sends, and that the gateway must therefore send: its number among all frames of the gateway, the number
+/// of its step, and the frame. If the fixture has no `tesseron/claimed`, the gateway sends one before its first call, so the numbers from
+/// that call on are greater by one.
+fn frames_of_gateway(fixture: &Fixture) -> Vec<(usize, usize, Value)> {
     let sent = sent(fixture);
     let claims = sent.iter().any(|(_, frame)| frame["method"] == "tesseron/claimed");
     let is_call = |frame: &Value| frame.get("id").is_some() && frame.get("method").is_some_and(|method| method != "tesseron/bind");
@@ -295,7 +297,7 @@ fn sabotaged_gateway(fixture: &Fixture, deed: Deed) -> Result<Outcome, Failure> 
 fn a_gateway_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
     let mut broken = 0;
     for fixture in of_gateways() {
-        for (nth, step, pattern) in places(&fixture) {
+        for (nth, step, pattern) in frames_of_gateway(&fixture) {
             let is_request = pattern.get("method").is_some();
             for (path, change) in breaches(&pattern) {
                 // A gateway chooses its ids and the texts of its errors.
@@ -317,7 +319,7 @@ fn a_gateway_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
 #[test]
 fn a_gateway_that_omits_a_frame_fails_at_that_frame() {
     for fixture in of_gateways() {
-        for (nth, step, _) in places(&fixture) {
+        for (nth, step, _) in frames_of_gateway(&fixture) {
             let failed = sabotaged_gateway(&fixture, Deed::Withholds(nth)).expect_err(&fixture.id);
             assert_eq!(failed.step, step, "{failed}");
         }
@@ -332,9 +334,9 @@ fn a_gateway_that_ignores_a_frame_fails_at_that_frame_unless_its_call_is_cancell
                 continue;
             }
             let failed = sabotaged_gateway(&fixture, Deed::Ignores(nth)).expect_err(&fixture.id);
-            // If the gateway ignores the answer to its bind, this shows only when its session should begin.
-            let at_once = pattern.pointer("/result/ok").is_none() && pattern["id"].as_str().is_none_or(|id| !id.starts_with("b-"));
-            assert!(if at_once { failed.step == step } else { failed.step > step }, "{failed}");
+            // Ids of binds begin with `b-`. If the gateway ignores the answer to its bind, this shows only when its session should begin.
+            let answers_bind = pattern["id"].as_str().is_some_and(|id| id.starts_with("b-"));
+            assert!(if answers_bind { failed.step > step } else { failed.step == step }, "{failed}");
         }
     }
 }
@@ -364,7 +366,7 @@ fn errors_of(change: impl FnOnce(&mut Value)) -> Vec<String> {
 fn an_error_in_a_fixture_is_reported_with_its_file_and_its_step() {
     assert_eq!(errors_of(|_| {}), [""; 0]);
     let step = |index: usize, step: Value| errors_of(|file| file["steps"][index] = step);
-    let frame = |frame: Value| json!({"jsonrpc": "2.0", "id": frame});
+    let frame = |id: Value| json!({"jsonrpc": "2.0", "id": id});
     for (described, expected) in [
         (
             errors_of(|file| file["id"] = json!("actions/y")),
@@ -437,10 +439,9 @@ fn a_frame_that_comes_before_its_earliest_step_fails() {
     let invoke = json!({"jsonrpc": "2.0", "id": 1, "method": "actions/invoke", "params": {"name": "ping", "input": {}, "invocationId": "i"}});
     let cancel = json!({"jsonrpc": "2.0", "method": "actions/cancel", "params": {"invocationId": "i"}});
     let with = |first: Value, second: Value| {
-        let mut steps =
-            json!([{"recv": {"id": "~capture:hello"}}, {"send": welcome}, first, second, {"recv": {"id": 1}, "notBefore": "here"}]);
-        steps[4]["notBefore"] = json!("here");
-        one_off(steps)
+        one_off(
+            json!([{"recv": {"id": "~capture:hello"}}, {"send": welcome}, first, second, {"recv": {"id": 1}, "notBefore": "here"}]),
+        )
     };
     assert_eq!(with(json!({"send": invoke, "label": "here"}), json!({"send": cancel})), Ok(Outcome::Passed));
     let failed =
@@ -466,21 +467,21 @@ mod over_sockets {
     use tesseron::net::Binding;
     use tests::fixtures::{load, run_bound};
 
-    use super::played;
+    use super::not_passed;
 
     /// A fixture that is skipped over both bindings.
     const ROGUE_APP: &str = "elicitation/schema-matrix-at-the-gateway: skipped for want of rogue-app";
-    const TOO_LONG: &str = "actions/timeout-frees-the-wire: skipped for want of virtual-time";
+    const TOO_LONG: &str = "actions/timeout-is-answered: skipped for want of virtual-time";
 
     fn over_unix<A: Adapter>() {
-        assert_eq!(played(load("tesseron").into_iter(), |fixture| run_bound::<A>(fixture, Binding::Unix)), [""; 0]);
-        let played = played(load("ours").into_iter(), |fixture| run_bound::<A>(fixture, Binding::Unix));
-        assert_eq!(played, [TOO_LONG, ROGUE_APP, "handshake/bind-in-time: skipped for want of virtual-time"]);
+        assert_eq!(not_passed(load("tesseron").into_iter(), |fixture| run_bound::<A>(fixture, Binding::Unix)), [""; 0]);
+        let not_passed = not_passed(load("ours").into_iter(), |fixture| run_bound::<A>(fixture, Binding::Unix));
+        assert_eq!(not_passed, [TOO_LONG, ROGUE_APP, "handshake/bind-in-time: skipped for want of virtual-time"]);
     }
 
     fn over_a_web_socket<A: Adapter>() {
-        assert_eq!(played(load("tesseron").into_iter(), |fixture| run_bound::<A>(fixture, Binding::WebSocket)), [""; 0]);
-        let played = played(load("ours").into_iter(), |fixture| run_bound::<A>(fixture, Binding::WebSocket));
+        assert_eq!(not_passed(load("tesseron").into_iter(), |fixture| run_bound::<A>(fixture, Binding::WebSocket)), [""; 0]);
+        let not_passed = not_passed(load("ours").into_iter(), |fixture| run_bound::<A>(fixture, Binding::WebSocket));
         let binds = [
             "bind",
             "bind-after-wrong-codes",
@@ -491,8 +492,8 @@ mod over_sockets {
             "bind-wrong-code",
         ];
         let binds = binds.map(|id| format!("handshake/{id}: skipped for want of bind"));
-        assert_eq!(played[..2], [TOO_LONG, ROGUE_APP]);
-        assert_eq!(played[2..], binds);
+        assert_eq!(not_passed[..2], [TOO_LONG, ROGUE_APP]);
+        assert_eq!(not_passed[2..], binds);
     }
 
     #[test]

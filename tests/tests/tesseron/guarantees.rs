@@ -366,7 +366,7 @@ fn storm(seed: u64, steps: usize, forged: bool, probes: bool) -> [Vec<String>; 2
         }
     }
     if probes {
-        storm.ends.iter_mut().for_each(|end| end.session.probe());
+        storm.ends.iter_mut().for_each(|end| end.session.check_needless_timeouts());
     }
     for _ in 0..steps {
         storm.step();
