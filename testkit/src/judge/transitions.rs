@@ -138,7 +138,8 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Cancelled { id } => ledger.of_call(number(id), "cancel"),
         Fact::Answered { key, is_refusal } => {
             let is_of_round = |id| ledger.rounds.between(id).is_some();
-            let input = |id| if *is_refusal && is_of_round(id) { "no answer to it" } else { "our answer to it" };
+            let input =
+                |id| if *is_refusal && is_of_round(id) { "our refusal to answer the round" } else { "our answer to the round" };
             ledger.call_of_input_request(number(key)).map(|id| ledger.of_call(id, input(id))).unwrap_or_default()
         }
         Fact::Accepted { id } => ledger.of_inbound_call(number(id), "accept"),

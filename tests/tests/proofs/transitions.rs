@@ -189,7 +189,7 @@ fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
         ["listen", "Waiting", "its lane goes on"],
         ["call-over-rounds", "Written", "the request is polled"],
         ["call-over-rounds", "InFlight", "a round"],
-        ["call-over-rounds", "AskedByResult", "our answer to it"],
+        ["call-over-rounds", "AskedByResult", "our answer to the round"],
         ["call-over-rounds", "InFlight", "a round with a state alone"],
         ["call-over-rounds", "Delayed", "50 ms"],
         ["call-over-rounds", "InFlight", "a result"],
