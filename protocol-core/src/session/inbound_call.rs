@@ -640,13 +640,13 @@ mod transitions {
             let _ = callee.session.checkpoint(callee.inbound, Json::empty_object());
         }),
         ("ask", ASK),
-        ("the answer to it", |callee| {
+        ("the answer to our input request", |callee| {
             let open = callee.session.outbound_inputs.keys().next().map(|key| key.0);
             if let Some(key) = open {
                 callee.frame(&std::format!(r#"{{"jsonrpc":"2.0","id":{key},"result":{{"roots":[]}}}}"#));
             }
         }),
-        ("take it back", |callee| {
+        ("withdraw our input request", |callee| {
             let open = callee.session.outbound_inputs.keys().next().copied();
             if let Some(key) = open {
                 callee.session.abandon_input(key, callee.now).unwrap();
@@ -761,7 +761,9 @@ mod transitions {
     #[test]
     fn the_transitions_of_a_subscription_are_those_in_the_docs() {
         let states = ["Requested", "Listening", "Waiting", "Answered", "Cancelled", "gone"];
-        let is_of_calls = |name: &str| ["ask", "the answer to it", "take it back", "the rate window has passed"].contains(&name);
+        let is_of_calls = |name: &str| {
+            ["ask", "the answer to our input request", "withdraw our input request", "the rate window has passed"].contains(&name)
+        };
         let inputs = INPUTS.into_iter().filter(|(name, _)| !is_of_calls(name));
         let inputs: Vec<_> = OF_SUBSCRIPTIONS.into_iter().chain(inputs).chain([LOSE_LANE]).collect();
         let in_state = |name: &str| {

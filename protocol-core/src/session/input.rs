@@ -11,7 +11,7 @@
 //!                     v nothing was sent                         v
 //!                                       (gone)
 //!
-//!   the peer's:  open --- provide_input | the peer takes it back | its call, its lane or the session ends ---> (gone)
+//!   the peer's:  open --- provide_input | the peer withdraws it | its call, its lane or the session ends ---> (gone)
 //! ```
 //!
 //! An input request of the peer comes as a request, or with the result of an exchange of ours.

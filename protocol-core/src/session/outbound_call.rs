@@ -435,8 +435,8 @@ impl OutboundCall {
     }
 
     /// InFlight -> InFlight: accepts an update of progress or drops it. An accepted update that counts as activity
-    /// ([`UpdateVerdict::Accepted`]) restarts the idle clock, if [`CallTimeouts::reset_on_progress`] is set. Within `quiet` after a reported
-    /// violation, further ones are only counted.
+    /// ([`UpdateVerdict::Accepted`]) restarts the idle clock, if [`CallTimeouts::reset_on_progress`] is set. Within `quiet` after a
+    /// reported violation, further ones are only counted.
     pub(super) fn judge(
         &mut self,
         progress: Progress,
@@ -575,9 +575,9 @@ pub(super) mod transitions {
 
     const STATES: [&str; 5] = ["Held", "Written", "InFlight", "Asked", "gone"];
 
-    /// The name of the state in the tables. There, *Asked* is `InFlight` with an open input request; the state [`State::Asked`] is *Delayed* if
-    /// the round has no input requests, and otherwise *AskedByResult*. No wildcard, so that a new state must be named here and appear in the
-    /// table.
+    /// The name of the state in the tables. There, *Asked* is `InFlight` with an open input request; the state [`State::Asked`] is
+    /// *Delayed* if the round has no input requests, and otherwise *AskedByResult*. No wildcard, so that a new state must be named here and
+    /// appear in the table.
     fn state(caller: &Caller) -> &'static str {
         match caller.session.outbound_calls.get(&caller.call) {
             None => "gone",
@@ -632,13 +632,13 @@ pub(super) mod transitions {
             caller.frame(&progress(1));
         }),
         ("an input request of the peer", ASKED),
-        ("our answer to the round", |caller| {
+        ("our answer to the input request", |caller| {
             let open = caller.session.inbound_inputs.keys().next().copied();
             if let Some(key) = open {
                 caller.session.provide_input(key, Answer::Refused(RpcError::internal("no")), caller.now).unwrap();
             }
         }),
-        ("the peer takes it back", |caller| {
+        ("the peer withdraws the input request", |caller| {
             caller.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}"#);
         }),
         ("a result", |caller| caller.frame(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#)),

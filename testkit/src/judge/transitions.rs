@@ -138,8 +138,11 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Cancelled { id } => ledger.of_call(number(id), "cancel"),
         Fact::Answered { key, is_refusal } => {
             let is_of_round = |id| ledger.rounds.between(id).is_some();
-            let input =
-                |id| if *is_refusal && is_of_round(id) { "our refusal to answer the round" } else { "our answer to the round" };
+            let input = |id| match (is_of_round(id), is_refusal) {
+                (false, _) => "our answer to the input request",
+                (true, false) => "our answer to the round",
+                (true, true) => "our refusal to answer the round",
+            };
             ledger.call_of_input_request(number(key)).map(|id| ledger.of_call(id, input(id))).unwrap_or_default()
         }
         Fact::Accepted { id } => ledger.of_inbound_call(number(id), "accept"),
@@ -170,7 +173,7 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Abandoned { key } => ledger
             .input_requests
             .get(&number(key))
-            .map(|input| ledger.of_inbound_call(input.asker, "take it back"))
+            .map(|input| ledger.of_inbound_call(input.asker, "withdraw our input request"))
             .unwrap_or_default(),
         Fact::Reported { id, reported: Reported::NotIncreasing, .. } => {
             ledger.of_inbound_call(number(id), "the same progress twice")
@@ -187,9 +190,9 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             Event::InputRequested { parent: Some(id), .. } => ledger.of_input_request(number(id), "an input request of the peer"),
             Event::InputGone { key } => ledger
                 .call_of_input_request(number(key))
-                .map(|id| ledger.of_input_request(id, "the peer takes it back"))
+                .map(|id| ledger.of_input_request(id, "the peer withdraws the input request"))
                 .unwrap_or_default(),
-            Event::Input { id, .. } => ledger.of_inbound_call(number(id), "the answer to it"),
+            Event::Input { id, .. } => ledger.of_inbound_call(number(id), "the answer to our input request"),
             Event::Cancelled { id, why: CancelReason::Peer(_) } => ledger.of_inbound_call(number(id), "the peer cancels"),
             Event::Cancelled { id, why: CancelReason::Deadline } => {
                 let was_set = ledger.inbound_calls.get(&number(id)).is_some_and(|inbound| inbound.configured);
