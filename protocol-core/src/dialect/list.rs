@@ -225,8 +225,9 @@ impl ToolResult {
         Some(Self { content: text.into(), structured: Some(output), is_error: false, json: json.clone() })
     }
 
-    /// The text of all blocks of text, joined by line feeds. A single block of text is not copied: it usually refers to the frame that it
-    /// arrived in.
+    /// The text of all blocks of text, joined by line feeds. A single block is not copied, but refers to the frame that it arrived in,
+    /// unless it is less than an eighth of a result of more than 4 KiB. To keep a text for long, copy it with `to_string`, so that the
+    /// frame can be freed.
     #[must_use]
     pub fn text(&self) -> Text {
         let mut texts = self.content.iter().filter_map(|block| match block {
@@ -234,7 +235,7 @@ impl ToolResult {
             super::Content::Raw(block) => (text(block, "type")? == "text").then(|| text(block, "text"))?,
         });
         let Some(first) = texts.next() else { return Text::default() };
-        let Some(second) = texts.next() else { return first };
+        let Some(second) = texts.next() else { return self.json.copy_if_small(first) };
         let mut all = alloc::string::String::from(&*first);
         for text in core::iter::once(second).chain(texts) {
             all.push('\n');
@@ -273,6 +274,8 @@ fn read_block(result: &Json, walk: &mut Walk<'_>) -> Option<super::Content> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
+
     use super::*;
 
     fn json(text: &'static str) -> Json {
@@ -306,6 +309,21 @@ mod tests {
         assert_eq!((page.items.len(), page.next), (0, None));
         assert_eq!(Page::read(Op::ListTools, &json("{}")).unwrap_err().as_str(), "`tools` is missing");
         assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":{}}"#)).unwrap_err().as_str(), "`tools` is no array");
+    }
+
+    #[test]
+    fn a_text_that_is_a_small_part_of_a_large_result_is_copied() {
+        let padding = "x".repeat(10_000);
+        let is_slice = |result: String| {
+            let json = Json::parse(result).unwrap();
+            let text = ToolResult::read(&json).unwrap().text();
+            assert_eq!(text.as_str(), "a");
+            json.as_bytes().as_ptr_range().contains(&text.as_bytes().as_ptr())
+        };
+        let noted = r#"{"type":"text","text":"a","annotations":{}}"#;
+        assert!(is_slice(alloc::format!(r#"{{"content":[{noted}]}}"#)));
+        assert!(!is_slice(alloc::format!(r#"{{"content":[{noted}],"_meta":{{"x":"{padding}"}}}}"#)));
+        assert!(!is_slice(alloc::format!(r#"{{"output":"a","pad":"{padding}"}}"#)));
     }
 
     #[test]

@@ -154,6 +154,11 @@ impl Json {
         self.0 = Bytes::copy_from_slice(&self.0);
     }
 
+    /// Returns `text`, which is a part of this value, or a copy of it if it is a small part of a large value, which it would keep alive.
+    pub(crate) fn copy_if_small(&self, text: Text) -> Text {
+        if Frame::new(&self.0).is_small_part(text.as_bytes().len()) { Text::from(text.as_str()) } else { text }
+    }
+
     /// The value at `value`, which must be a slice of this text.
     pub(crate) fn part(&self, value: &[u8]) -> Self {
         Self(self.0.slice_ref(value))
