@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use jsonschema::{Draft, Validator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::validation_errors::ValidationErrors;
 
@@ -24,9 +24,9 @@ const MAX_LISTED_BYTES: usize = 64 << 10;
 
 impl Checker {
     /// A checker of values against `schema`. The first one of a process takes about 2 ms, since `jsonschema` then compiles the schema of
-    /// all schemas. Otherwise a call would have to wait for that.
+    /// all schemas, with which it checks every schema but `true`, `false` and `{}`. Otherwise a call would have to wait for that.
     pub(crate) fn new(schema: Value) -> Self {
-        static META_SCHEMA: LazyLock<bool> = LazyLock::new(|| compile(&Value::Bool(true)).is_ok());
+        static META_SCHEMA: LazyLock<bool> = LazyLock::new(|| compile(&json!({ "type": "object" })).is_ok());
         LazyLock::force(&META_SCHEMA);
         Self(LazyLock::new(Box::new(move || compile(&schema))))
     }

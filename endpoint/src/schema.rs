@@ -2,6 +2,7 @@
 
 use core::any::{Any, TypeId};
 use core::fmt;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
@@ -306,8 +307,9 @@ impl Output {
             (Self::Unit, None) => Json::null().decode(),
             (Self::Text, None) => {
                 let text = result.text();
-                let text: StrDeserializer<'_, serde::de::value::Error> = text.as_str().into_deserializer();
-                T::deserialize(text).map_err(|error| JsonError::Decode(error.to_string()))
+                let string: StrDeserializer<'_, serde::de::value::Error> = text.as_str().into_deserializer();
+                // A struct around a string is decoded only from JSON.
+                T::deserialize(string).or_else(|_| Json::string(&text).decode())
             }
             (_, None) => {
                 let text = result.text();
@@ -344,7 +346,7 @@ impl Output {
                 output
             }
             Self::Unit => ToolOutput::default(),
-            Self::Text => match take_string(&mut value).or_else(|| copy_string(&value)) {
+            Self::Text => match take_string(&mut value) {
                 Some(text) => ToolOutput::text(text),
                 None => ToolOutput::text(shown(Json::encode(&value)?)),
             },
@@ -359,22 +361,12 @@ impl Output {
 /// The string that `value` is, without a copy. `None` for a type that has to be serialized.
 fn take_string(value: &mut dyn Any) -> Option<Text> {
     if let Some(text) = value.downcast_mut::<String>() {
-        return Some(Text::from(core::mem::take(text)));
+        return Some(core::mem::take(text).into());
+    }
+    if let Some(text) = value.downcast_mut::<Cow<'static, str>>() {
+        return Some(core::mem::take(text).into_owned().into());
     }
     value.downcast_ref::<&str>().map(|text| Text::from_static(text))
-}
-
-/// The string that `value` serializes to, which is copied only once. `None` for a container, `null` or bytes.
-fn copy_string<T: Serialize>(value: &T) -> Option<Text> {
-    struct Shown<'a, T>(&'a T);
-    impl<T: Serialize> fmt::Display for Shown<'_, T> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            // For serde a formatter is a serializer of strings.
-            self.0.serialize(f)
-        }
-    }
-    let mut text = String::new();
-    fmt::write(&mut text, format_args!("{}", Shown(value))).ok().map(|()| text.into())
 }
 
 /// The value of a JSON string, or the JSON text of any other value.
@@ -575,7 +567,17 @@ mod tests {
         assert_eq!(text(Output::of::<String>().shape(String::from(line)).unwrap()), expected);
         assert_eq!(text(Output::of::<&str>().shape(line).unwrap()), expected);
         assert_eq!(text(Output::of::<Name>().shape(Name(line.into())).unwrap()), expected);
+        assert_eq!(text(Output::of::<Cow<'static, str>>().shape(Cow::Borrowed(line)).unwrap()), expected);
         assert_eq!(text(Output::of::<char>().shape('x').unwrap()), "x");
+    }
+
+    #[test]
+    fn a_struct_around_a_string_is_read_from_text() {
+        #[derive(Debug, serde::Deserialize, JsonSchema, PartialEq)]
+        struct Name(String);
+        let result = Json::parse(r#"{"content":[{"type":"text","text":"a \"line\""}]}"#).unwrap();
+        let result = ToolResult::read(&result).unwrap();
+        assert_eq!(Output::of::<Name>().read::<Name>(&result), Ok(Name("a \"line\"".into())));
     }
 
     /// Pseudorandom numbers from a seed.
