@@ -14,8 +14,8 @@
 //!    Frames that the machine has no room for are passed again in the next call or turn, and no other frame is read before the machine has
 //!    taken them.
 //! 3. While the transport is ready, it writes before the first of these calls and after each, up to 1 MiB. At the end it flushes once, if
-//!    anything is unwritten. While the transport is not ready, the driver still reads: if both peers read only when they can write, they may wait for
-//!    each other for ever.
+//!    anything is unwritten. While the transport is not ready, the driver still reads: if both peers read only when they can write, they
+//!    may wait for each other for ever.
 //! 4. If there is an event, it returns the event.
 //! 5. If there is none, it sets the timer, unless the timer is already set for an earlier time. It wakes its task at once if there is work
 //!    for which neither the transport nor the timer will wake the task: for example, the turn has reached its limit, the machine has room
