@@ -1,6 +1,7 @@
 //! Code shared by tests, benches, the soak examples and the fuzz targets.
 
 pub mod bridge;
+#[cfg(feature = "schemas")]
 pub mod fixtures;
 pub mod fuzz;
 #[cfg(unix)]
