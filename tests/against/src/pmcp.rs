@@ -162,11 +162,11 @@ impl Calling {
         Self { client: Arc::new(client), hearing }
     }
 
-    /// Calls a tool, and returns the text of its result.
+    /// Calls a tool, and returns the text of its result. pmcp sends a string as JSON, within quotes.
     async fn text(&self, tool: &str, arguments: Map<String, Value>) -> String {
         let result = self.client.call_tool(tool.into(), arguments.into()).await.expect("a result");
         let Some(Content::Text { text }) = result.content.into_iter().next() else { panic!("a text") };
-        text
+        serde_json::from_str(&text).expect("a JSON string")
     }
 }
 
