@@ -382,7 +382,7 @@ mod tests {
     const MCP: &Rules = Mcp::rules(mcp::Side::Server, Some(mcp::Revision::R2025_11_25));
     const PERCENT: &Rules = Tesseron::Gateway.rules();
 
-    /// What a `Reporter` does with an update that was reported to it.
+    /// The reaction of a `Reporter` to an update that was reported to it.
     #[derive(Debug, PartialEq)]
     enum Verdict {
         NotIncreasing,

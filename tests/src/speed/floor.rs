@@ -366,7 +366,9 @@ impl End for Server {
                     }
                     "text" => {
                         let LongText { lines, bytes } = read(Some(call.arguments));
-                        write_text(output, id, &long_text(lines, bytes).to_owned());
+                        // As the handler of a tool, which makes a string.
+                        let text = String::from(long_text(lines, bytes));
+                        write_text(output, id, &text);
                     }
                     "take" => {
                         let Echo { text } = read(Some(call.arguments));
