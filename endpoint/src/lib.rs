@@ -46,9 +46,9 @@
 //!
 //! Arguments of tools and of typed prompts, and typed answers, are checked against the schemas of their types. This crate checks the
 //! keywords of nearly all derived schemas itself: types, members, choices, ranges of numbers, and lengths of lists and strings. With the
-//! feature `validate`, schemas with other keywords that restrict values are checked by the crate `jsonschema`. Without it, a tool or prompt
-//! with such a schema cannot be registered; the error ([`SchemaUnchecked`]) names the keyword. An input request for such a type fails
-//! ([`AskFailed::Invalid`]).
+//! feature `validate`, schemas with other keywords that restrict values are checked by the crate `jsonschema`. Without the feature, a tool
+//! or prompt with such a schema cannot be registered; the error ([`SchemaUnchecked`]) names the keyword. An input request for such a type
+//! then fails ([`AskFailed::Invalid`]).
 //!
 //! ## Tracing
 //!

@@ -18,7 +18,8 @@
 //!
 //! * by a *turn* of the machine's driver: one pass of the event loop, which reads, handles deadlines and writes;
 //! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks
-//!   that now have something to do, unlocks, and only then wakes them ([`Engine::verb`]). It may also write its frame itself ([`early`]).
+//!   that now have something to do, unlocks, and only then wakes them ([`Engine::verb`]). It may also write the frame that it has made
+//!   ([`early`]).
 //!
 //! Changes that concern no driver need neither a turn nor a verb: [`Engine::with_state`] makes them under the lock alone.
 //!
@@ -28,7 +29,7 @@
 //!
 //! * [`Runtime`] and [`TimedRuntime`]: the tasks, the clock, the random bytes and the timers that an adapter provides.
 //! * [`DriverSlot`]: the waker of the driver, and the deadline that it waits for.
-//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but woken and dropped without it.
+//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but woken and dropped after it is released.
 //! * [`Task`]: a future of a user that runs as a task. The owner of the task gets the end of the future exactly once, even if the future
 //!   panics or is dropped.
 //! * [`drive`]: runs a driver, and lets verbs use it to write frames ([early sends](early)).

@@ -14,9 +14,9 @@
 //!
 //! # This crate
 //!
-//! An [`HttpService`] is one MCP server, whatever the path of a request is: routing is up to the application. It serves both eras of MCP:
-//! revisions with a handshake in HTTP sessions, and revisions without one in a session for each request. It needs a
-//! [`TimedRuntime`], such as the clock of an adapter:
+//! An [`HttpService`] is one MCP server, and ignores the path of a request: the application routes requests. It serves both eras of MCP:
+//! revisions with a handshake in HTTP sessions, and revisions without one in a session for each request. It needs a [`TimedRuntime`], such
+//! as the clock of an adapter:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,8 +46,8 @@
 //! # Disconnects
 //!
 //! If the future, or a body that is a stream, is dropped before the response has ended, the client counts as disconnected. Without a
-//! handshake, the request is cancelled. With a handshake the request goes on; if the service is
-//! [`resumable`](HttpServerConfig::resumable), the client can fetch the rest by a GET. An `initialize` is the exception: its session ends.
+//! handshake, the request is cancelled. With a handshake the request goes on; if the service is [`resumable`](HttpServerConfig::resumable),
+//! the client can fetch the rest by a GET. The exception is an `initialize`, whose session ends.
 //!
 //! # Back-pressure
 //!
@@ -68,7 +68,7 @@
 //!
 //! A layer can verify the caller, and put values into the extensions of the request. Handlers get the whole head, with these extensions,
 //! from [`Context::extensions`](endpoint::Context::extensions), as [`http::request::Parts`]. If the layer adds a [`Principal`], a session
-//! belongs to the principal that has opened it: a request of any other principal to the session is answered with 404.
+//! belongs to the principal that has opened it: a request of any other principal to that session is answered with 404.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -16,8 +16,8 @@
 //! Each binary only calls this library. Tests and benches also use its adapters ([`adapter`]) and its tools ([`tools`]).
 //!
 //! A program that fails prints one line to stderr, and exits with one of the statuses in [`status`]. `call` prints more in two cases: if a
-//! tool has failed, all lines of its error; and if URLs must be opened before the next call, these. `tools` and `gateway` also print errors
-//! after which they go on, each in one line. `docs/programs.md` describes all flags.
+//! tool has failed, all lines of its error; and if URLs must be opened before the next call, these URLs. `tools` and `gateway` also print
+//! errors after which they go on, each in one line. `docs/programs.md` describes all flags.
 //!
 //! | Feature | Default | |
 //! |---|---|---|

@@ -3,12 +3,12 @@
 //!
 //! # Which layer do you need?
 //!
-//! | You want to | Take |
+//! | You want to | Use |
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
 //! | serve tools over HTTP, with axum, with hyper or with neither | `http-service`, and an adapter with the feature `http` |
-//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | connect an endpoint to a transport or a runtime of your own | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
 //!
@@ -17,15 +17,15 @@
 //! State machines without a clock, socket, file, task or lock. The owner of a machine passes in frames and the time, and polls frames to
 //! write, events and the next deadline.
 //!
-//! * [`Session`] is one end of one channel to one peer. Its documentation groups the methods by purpose, shows both ends in an example, and
+//! * [`Session`] is one end of one channel to one peer. Its documentation groups the methods by purpose, has an example with both ends, and
 //!   lists the guarantees G1 to G16.
 //! * [`Config`] has the [`Protocol`], [`Limits`], [`Timeouts`] and [`ProgressPolicy`] of a session. Sessions can share a configuration.
 //! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`Ask`] and [`Answer`].
 //! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at line
 //!   feeds, and joins frames into such a stream.
-//! * [`http`] is MCP over Streamable HTTP: the machines of both ends, which stand between an HTTP library and sessions, and the codecs of
+//! * [`http`] is MCP over Streamable HTTP: the state machines of both ends, which connect an HTTP library with sessions, and the codecs of
 //!   headers and events.
-//! * [`json`] has JSON text as slices of a frame, [`dialect`] the types of messages, and [`table`] has maps whose keys are ids.
+//! * [`json`] has JSON text as slices of a frame, [`dialect`] has the types of messages, and [`table`] has maps whose keys are ids.
 //!
 //! ```
 //! use protocol_core::{Config, Event, Identity, Instant, Lane, Session};

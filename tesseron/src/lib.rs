@@ -1,6 +1,6 @@
-//! Claims and gateways of Tesseron, the parts of the protocol that go beyond one session. With Tesseron, an app that is already running
-//! offers actions and resources to AI agents. The app listens on its machine; a *gateway* connects to the app, *claims* it for an agent
-//! with the claim code that a person reads off the app, and acts as an MCP server toward the agent.
+//! Claims and gateways of Tesseron: the parts of the protocol that concern more than one session. With Tesseron, an app that is already
+//! running offers actions and resources to AI agents. The app listens on its machine; a *gateway* connects to the app, *claims* it for an
+//! agent with the claim code that a person reads off the app, and acts as an MCP server toward the agent.
 //!
 //! # Which layer do you need?
 //!
@@ -18,7 +18,7 @@
 //! Without features this crate does no I/O and needs no `std`, like [`protocol_core::Session`]:
 //! * [`claims`] decides which gateway may use an app: claim codes, the channel that an app is bound to, sessions that are resumed on a new
 //!   channel.
-//! * [`bridge`] is a gateway as a state machine with the methods of a session. Those that concern one channel also take its leg: the
+//! * [`bridge`] is a gateway as a state machine with the methods of a session. Methods that concern one channel also take its leg: the
 //!   bridge's end of the channel to the agent, or of the channel to an app.
 //!
 //! ```

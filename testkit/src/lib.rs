@@ -17,12 +17,12 @@
 //! | [`broken`] | sessions with one fault each, to prove that a test fails |
 //! | `strategies`, `fuzz` | inputs for proptest and for fuzzers, by the features `proptest` and `arbitrary` |
 //!
-//! Everything is a pure function of its seed and its arguments. When a case of a campaign fails, one line is printed with which
-//! [`Campaign::again`] runs that case again.
+//! Everything is a pure function of its seed and its arguments. When a case of a campaign fails, one line is printed; [`Campaign::again`]
+//! takes it, and runs that case again.
 //!
 //! # A loop of your own
 //!
-//! Your loop uses a [`FarEnd`] as its transport. If it names the type of its session only once, [`Watched`] can replace it:
+//! Your loop uses a [`FarEnd`] as its transport. If your loop names the type of its session only once, [`Watched`] can replace that type:
 //! `use testkit::Watched as Session`.
 //!
 //! ```
@@ -65,7 +65,7 @@
 //!
 //! # A tool
 //!
-//! The crate `endpoint` tests handlers, in its feature `testing`.
+//! Handlers are tested with the crate `endpoint` and its feature `testing`.
 //!
 //! ```
 //! use endpoint::testing::{Harness, every_cancel_point, every_drop_point};
@@ -115,7 +115,8 @@
 //!
 //! # A gateway between protocols
 //!
-//! Both legs and the [`FarEnds`] are watched, and so checked. [`explore`] can search every order of the gateway's steps.
+//! Both legs are a [`Watched`], and so are the sessions of the [`FarEnds`]: all of them are checked. [`explore`] can search every order of
+//! the gateway's steps.
 //!
 //! ```
 //! use protocol_core::{Instant, Outcome};
