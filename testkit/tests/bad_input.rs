@@ -34,7 +34,7 @@ fn a_world_that_loses_everything_fails_with_the_number_of_lost_frames() {
         (0..2).for_each(|at| world.faults(at, |faults| *faults = Faults::losing_everything()));
         world.shake_hands();
     });
-    assert!(what.starts_with("no handshake by ") && what.contains("[1, 0] frames were sent, and [1, 0] of them lost"), "{what}");
+    assert!(what.starts_with("no handshake by ") && what.contains("sent [1, 0] frames, of which [1, 0] were lost"), "{what}");
 }
 
 #[test]
