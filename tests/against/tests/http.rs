@@ -146,7 +146,7 @@ fn connect_ours(client: impl Client, url: &str, era: Era) -> adapter_tokio::Conn
 /// The texts of the result of a call.
 async fn text(peer: &Peer, tool: &str, arguments: Value) -> String {
     let call = peer.call_tool(tool, Json::encode(&arguments).expect("JSON")).expect("a server");
-    call.await.tool().expect("a result").text().to_owned()
+    call.await.tool().expect("a result").text().to_string()
 }
 
 /// A server of rmcp with a tool that reports and one that ends when it is cancelled.

@@ -95,7 +95,7 @@ async fn ask_rmcp(client: Arc<dyn Client>, tool: &str) -> CallOutcome {
 }
 
 async fn text(client: Person, tool: &str) -> String {
-    ask_rmcp(Arc::new(client), tool).await.tool().expect("a result").text().to_owned()
+    ask_rmcp(Arc::new(client), tool).await.tool().expect("a result").text().to_string()
 }
 
 #[tokio::test]
