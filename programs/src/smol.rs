@@ -40,7 +40,8 @@ impl Adapter for Smol {
         for helper in helpers {
             let _ = helper.join();
         }
-        // The executor is dropped here, and with it the handlers, which write their audit lines.
+        // Handlers write their audit lines when they are dropped with the executor. That is not certain, since a task that still runs may
+        // hold the executor.
         value
     }
 
