@@ -186,17 +186,8 @@ impl Handshake {
         usize::from(matches!(self.state, State::Opened { .. } | State::Probing { .. }))
     }
 
-    /// The request of ours that has this number and waits for a response.
-    pub(super) fn awaits(&self, number: u64) -> Option<Opening> {
-        self.find(number).map(|(opening, _)| opening)
-    }
-
-    /// The ticket of the request of ours that has this number and waits for a response.
-    pub(super) fn ticket_of(&self, number: u64) -> Option<Ticket> {
-        self.find(number).map(|(_, ticket)| ticket)
-    }
-
-    fn find(&self, number: u64) -> Option<(Opening, Ticket)> {
+    /// The request of ours that has this number and waits for a response, and the ticket of its frame.
+    pub(super) fn awaits(&self, number: u64) -> Option<(Opening, Ticket)> {
         let (opening, request) = match self.state {
             State::Probing { request, is_last } => (Opening::Probe { is_last }, request),
             State::Opened { late_probe: Some(probe), .. } if probe.exchange == number => (Opening::LateProbe, probe),

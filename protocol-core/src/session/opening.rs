@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use super::handshake::{Opening, OpeningRequest};
 use super::lane_queue::Class;
+use super::outbox::Ticket;
 use super::route::{Lane, ReplyKind};
 use super::{CloseReason, Event, ExchangeId, Session};
 use crate::dialect::{
@@ -166,8 +167,8 @@ impl Session {
         }
     }
 
-    /// Handles the response to a request that opened the handshake.
-    pub(super) fn handle_opening_answer(&mut self, number: u64, opening: Opening, body: ResponseBody) {
+    /// Handles the response to a request that opened the handshake. `ticket` is that of the request.
+    pub(super) fn handle_opening_answer(&mut self, opening: Opening, ticket: Ticket, body: ResponseBody) {
         // A session that is finishing still completes the handshake, for the calls that are held for it. A session that is draining does
         // not.
         if !self.ending.may_write() {
@@ -175,7 +176,7 @@ impl Session {
             return;
         }
         // A request that has not been polled cannot be answered: the peer guessed its number.
-        if self.handshake.ticket_of(number).is_some_and(|ticket| self.outbox.is_unpolled(ticket)) {
+        if self.outbox.is_unpolled(ticket) {
             return self.violation(Violation::UnknownResponse);
         }
         match opening {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::depth;
 use super::handshake::Opening;
 use super::outbound_call::OutboundCall;
+use super::outbox::Ticket;
 use super::peer_ids::Owner;
 use super::progress::UpdateVerdict;
 use super::route::{Lane, ReplyKind};
@@ -27,7 +28,7 @@ use crate::wire::{WireId, WrittenFrame};
 /// The receiver of a response within the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseTarget {
-    Opening(Opening),
+    Opening(Opening, Ticket),
     Subscription,
     OutboundCall(OutboundId),
     OutboundInput(InputKey),
@@ -98,7 +99,7 @@ impl Session {
             Some(ResponseTarget::OutboundInput(key))
         } else {
             let subscription = self.subscriber.is_open(ExchangeId(number)).then_some(ResponseTarget::Subscription);
-            subscription.or_else(|| self.handshake.awaits(number).map(ResponseTarget::Opening))
+            subscription.or_else(|| self.handshake.awaits(number).map(|(opening, ticket)| ResponseTarget::Opening(opening, ticket)))
         }
     }
 
@@ -110,7 +111,7 @@ impl Session {
         let id = self.call_of(number);
         let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| call.is_open_as(ExchangeId(number))) else {
             return match self.response_target(number) {
-                Some(ResponseTarget::Opening(opening)) => self.handle_opening_answer(number, opening, body),
+                Some(ResponseTarget::Opening(opening, ticket)) => self.handle_opening_answer(opening, ticket, body),
                 Some(ResponseTarget::Subscription) => self.handle_subscription_response(ExchangeId(number)),
                 Some(ResponseTarget::OutboundInput(key)) => self.handle_answer(key, body),
                 Some(ResponseTarget::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
@@ -310,7 +311,7 @@ impl Session {
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.response_target(number) {
             Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
-            Some(ResponseTarget::OutboundInput(_) | ResponseTarget::Opening(_) | ResponseTarget::Subscription) => false,
+            Some(ResponseTarget::OutboundInput(_) | ResponseTarget::Opening(..) | ResponseTarget::Subscription) => false,
             None => true,
         };
         is_over && (self.config.first_id()..self.next).contains(&number)
