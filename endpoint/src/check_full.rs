@@ -1,6 +1,6 @@
 //! Checks values against any schema, with the crate `jsonschema`.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Once};
 
 use jsonschema::{Draft, Validator};
 use serde_json::{Value, json};
@@ -26,8 +26,8 @@ impl Checker {
     /// A checker of values against `schema`. The first one of a process takes about 2 ms, since `jsonschema` then compiles the schema of
     /// all schemas, with which it checks every schema but `true`, `false` and `{}`. Otherwise a call would have to wait for that.
     pub(crate) fn new(schema: Value) -> Self {
-        static META_SCHEMA: LazyLock<bool> = LazyLock::new(|| compile(&json!({ "type": "object" })).is_ok());
-        LazyLock::force(&META_SCHEMA);
+        static META_SCHEMA: Once = Once::new();
+        META_SCHEMA.call_once(|| drop(compile(&json!({ "type": "object" }))));
         Self(LazyLock::new(Box::new(move || compile(&schema))))
     }
 

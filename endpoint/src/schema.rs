@@ -3,8 +3,8 @@
 use core::any::{Any, TypeId};
 use core::fmt;
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -22,11 +22,11 @@ use protocol_core::json::write::Object;
 use protocol_core::json::{Json, JsonError, Text};
 
 /// Values that are made from the schemas of Rust types. The value of a type never changes, and is kept until the process ends.
-struct PerType<V>(LazyLock<RwLock<HashMap<TypeId, Arc<V>>>>);
+struct PerType<V>(RwLock<BTreeMap<TypeId, Arc<V>>>);
 
 impl<V> PerType<V> {
     const fn new() -> Self {
-        Self(LazyLock::new(RwLock::default))
+        Self(RwLock::new(BTreeMap::new()))
     }
 
     /// The value of the type `T`. If it is the first time, `make` makes it, perhaps on several threads at once; then one of the values is
