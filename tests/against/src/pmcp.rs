@@ -18,8 +18,7 @@ use pmcp::{Client, ClientBuilder, Server, ToolHandler};
 use program::{Begun, begun, stragglers};
 use programs::tokio::Tokio;
 use serde_json::{Map, Value, json};
-use tests::speed::payload::long_text;
-use tests::speed::values::{echo_arguments, object, text_arguments, tool_text};
+use tests::speed::values::{bytes_seen, echo_arguments, long_text_call, tool_text};
 use tests::speed::{About, Caller, Carried, Contender, EchoTool, Kind, Leave, Listener, Program, Row, Running, Updates, What};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
@@ -209,16 +208,8 @@ impl Caller for Calling {
     }
 
     async fn carry(&self, carried: Carried, bytes: usize) -> usize {
-        let lines = carried.has_lines();
-        match carried {
-            // There is no result that is not read.
-            Carried::Result | Carried::ResultRead | Carried::LinesRead => {
-                self.text("text", text_arguments(lines, bytes)).await.len()
-            }
-            Carried::Arguments | Carried::LinesTaken => {
-                self.text("take", object("text", long_text(lines, bytes).into())).await.parse().expect("a number")
-            }
-        }
+        let (tool, arguments) = long_text_call(carried, bytes);
+        bytes_seen(carried, &self.text(tool, arguments).await)
     }
 
     async fn report(&self, count: u64) -> Updates {

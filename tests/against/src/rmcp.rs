@@ -18,8 +18,7 @@ use rmcp::transport::{TokioChildProcess, stdio, stdio_pipes};
 use rmcp::{ClientHandler, Peer, RoleClient, RoleServer, ServiceExt};
 use rmcp_tools::Server;
 use serde_json::json;
-use tests::speed::payload::long_text;
-use tests::speed::values::{echo_arguments, object, text_arguments};
+use tests::speed::values::{bytes_seen, echo_arguments, long_text_call, object};
 use tests::speed::{About, Caller, Carried, Contender, EchoTool, Kind, Leave, Listener, Over, Program, Row, Updates};
 
 const VERSION: &str = "rmcp 3.11.0";
@@ -131,16 +130,8 @@ impl Caller for Calling {
     }
 
     async fn carry(&self, carried: Carried, bytes: usize) -> usize {
-        let lines = carried.has_lines();
-        match carried {
-            // There is no result that is not read.
-            Carried::Result | Carried::ResultRead | Carried::LinesRead => {
-                self.text("text", text_arguments(lines, bytes)).await.len()
-            }
-            Carried::Arguments | Carried::LinesTaken => {
-                self.text("take", object("text", long_text(lines, bytes).into())).await.parse().expect("a number")
-            }
-        }
+        let (tool, arguments) = long_text_call(carried, bytes);
+        bytes_seen(carried, &self.text(tool, arguments).await)
     }
 
     async fn report(&self, count: u64) -> Updates {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
-use super::payload::long_text;
+use super::payload::LongText;
 use super::row::{Carried, EchoTool, Row};
 use programs::adapter::Adapter;
 
@@ -263,12 +263,6 @@ struct Nested<'a> {
 }
 
 #[derive(Deserialize, Serialize)]
-struct LongText {
-    lines: bool,
-    bytes: usize,
-}
-
-#[derive(Deserialize, Serialize)]
 struct Report {
     count: u64,
 }
@@ -365,9 +359,9 @@ impl End for Server {
                         self.spawn(id, at.note.text.into_owned());
                     }
                     "text" => {
-                        let LongText { lines, bytes } = read(Some(call.arguments));
+                        let wanted: LongText = read(Some(call.arguments));
                         // As the handler of a tool, which makes a string.
-                        let text = String::from(long_text(lines, bytes));
+                        let text = String::from(wanted.text());
                         write_text(output, id, &text);
                     }
                     "take" => {
@@ -535,17 +529,15 @@ impl Caller for Calling {
     }
 
     async fn carry(&self, carried: Carried, bytes: usize) -> usize {
-        let lines = carried.has_lines();
-        match carried {
-            Carried::Result => self.call("text", LongText { lines, bytes }, false, None).answer().await.len(),
-            Carried::ResultRead | Carried::LinesRead => {
-                self.call("text", LongText { lines, bytes }, true, None).answer().await.len()
-            }
-            Carried::Arguments | Carried::LinesTaken => {
-                let answer = self.call("take", Echo { text: long_text(lines, bytes).into() }, true, None).answer().await;
-                let Answer::Text(text) = answer else { panic!("the answer is read") };
-                text.parse().expect("a number")
-            }
+        let wanted = LongText { lines: carried.has_lines(), bytes };
+        let is_read = carried != Carried::Result;
+        let mut call = match carried {
+            Carried::Result | Carried::ResultRead | Carried::LinesRead => self.call("text", wanted, is_read, None),
+            Carried::Arguments | Carried::LinesTaken => self.call("take", Echo { text: wanted.text().into() }, is_read, None),
+        };
+        match (carried, call.answer().await) {
+            (Carried::Arguments | Carried::LinesTaken, Answer::Text(text)) => text.parse().expect("a number"),
+            (_, answer) => answer.len(),
         }
     }
 

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
-use super::payload::long_text;
+use super::payload::{LongText, Nested, Note};
 use super::row::{Carried, EchoTool, Over, Row, What};
 use programs::adapter::{Adapter, Link};
 
@@ -19,28 +19,6 @@ use programs::adapter::{Adapter, Link};
 /// (MCP 2026-07-28).
 #[derive(Debug)]
 pub struct Ours<A, const STATELESS: bool = false>(PhantomData<fn() -> A>);
-
-#[derive(Deserialize, JsonSchema, Serialize)]
-struct Echo<T> {
-    text: T,
-}
-
-#[derive(Deserialize, JsonSchema, Serialize)]
-struct Place<T> {
-    line: u32,
-    note: Echo<T>,
-}
-
-#[derive(Deserialize, JsonSchema, Serialize)]
-struct Nested<T> {
-    at: Place<T>,
-}
-
-#[derive(Deserialize, JsonSchema, Serialize)]
-struct LongText {
-    lines: bool,
-    bytes: usize,
-}
 
 #[derive(Deserialize, JsonSchema, Serialize)]
 struct Report {
@@ -52,11 +30,11 @@ fn identity() -> Identity {
 }
 
 fn service(era: Era) -> Arc<Service> {
-    let inline = async |_: Context, Echo { text }: Echo<String>| Ok(ToolOutput::text(text));
-    let echo = async |_: Context, Echo { text }: Echo<String>| Ok(text);
+    let inline = async |_: Context, Note { text }: Note<String>| Ok(ToolOutput::text(text));
+    let echo = async |_: Context, Note { text }: Note<String>| Ok(text);
     let nested = async |_: Context, nested: Nested<String>| Ok(nested.at.note.text);
-    let text = async |_: Context, LongText { lines, bytes }: LongText| Ok(long_text(lines, bytes).to_owned());
-    let take = async |_: Context, Echo { text }: Echo<String>| Ok(text.len().to_string());
+    let text = async |_: Context, wanted: LongText| Ok(wanted.text().to_owned());
+    let take = async |_: Context, Note { text }: Note<String>| Ok(text.len().to_string());
     let report = async |context: Context, Report { count }: Report| {
         for step in 1..=count {
             context.count(step, count);
@@ -148,20 +126,19 @@ impl Caller for Calling {
 
     async fn echo(&self, text: &str, tool: EchoTool) -> usize {
         let call = match tool {
-            EchoTool::Inline | EchoTool::Task => self.call(tool.name(), &Echo { text }),
-            EchoTool::Nested => self.call(tool.name(), &Nested { at: Place { line: 7, note: Echo { text } } }),
+            EchoTool::Inline | EchoTool::Task => self.call(tool.name(), &Note { text }),
+            EchoTool::Nested => self.call(tool.name(), &Nested::of(text)),
         };
         call.await.tool().expect("a result").text().len()
     }
 
     async fn carry(&self, carried: Carried, bytes: usize) -> usize {
-        let lines = carried.has_lines();
-        let wanted = || self.call("text", &LongText { lines, bytes });
+        let wanted = LongText { lines: carried.has_lines(), bytes };
         match carried {
-            Carried::Result => wanted().await.result().expect("a result").as_bytes().len(),
-            Carried::ResultRead | Carried::LinesRead => wanted().await.tool().expect("a result").text().len(),
+            Carried::Result => self.call("text", &wanted).await.result().expect("a result").as_bytes().len(),
+            Carried::ResultRead | Carried::LinesRead => self.call("text", &wanted).await.tool().expect("a result").text().len(),
             Carried::Arguments | Carried::LinesTaken => {
-                let outcome = self.call("take", &Echo { text: long_text(lines, bytes) }).await;
+                let outcome = self.call("take", &Note { text: wanted.text() }).await;
                 outcome.tool().expect("a result").text().parse().expect("a number")
             }
         }

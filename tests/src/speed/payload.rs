@@ -1,6 +1,5 @@
 //! Calls with large results and large arguments, through two endpoints over a pair of pipes in memory.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -54,10 +53,6 @@ impl Payload {
     const fn has_lines(self) -> bool {
         matches!(self, Self::LinesRead | Self::LinesTaken)
     }
-
-    fn text(self, size: usize) -> &'static str {
-        long_text(self.has_lines(), size)
-    }
 }
 
 /// A text of `bytes` bytes, which is made once. If it has lines, each has 75 bytes and ends in a line feed.
@@ -76,41 +71,50 @@ pub fn long_text(has_lines: bool, bytes: usize) -> &'static str {
     MADE.lock().unwrap_or_else(PoisonError::into_inner).entry((has_lines, bytes)).or_insert_with(make)
 }
 
+/// The arguments of a tool that returns a long text.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
-struct Wanted {
-    size: usize,
-    lines: bool,
+pub(super) struct LongText {
+    pub lines: bool,
+    pub bytes: usize,
 }
 
-impl Wanted {
-    fn text(&self) -> &'static str {
-        long_text(self.lines, self.size)
+impl LongText {
+    pub(super) fn text(&self) -> &'static str {
+        long_text(self.lines, self.bytes)
     }
 }
 
+/// A text in a struct.
 #[derive(Deserialize, JsonSchema, Serialize)]
-struct Note<'a> {
-    text: Cow<'a, str>,
+pub(super) struct Note<T> {
+    pub text: T,
 }
 
 #[derive(Deserialize, JsonSchema, Serialize)]
-struct Place<'a> {
-    line: u32,
-    note: Note<'a>,
+pub(super) struct Place<T> {
+    pub line: u32,
+    pub note: Note<T>,
 }
 
+/// A text in a struct that is nested in two others.
 #[derive(Deserialize, JsonSchema, Serialize)]
-struct Nested<'a> {
-    at: Place<'a>,
+pub(super) struct Nested<T> {
+    pub at: Place<T>,
+}
+
+impl<T> Nested<T> {
+    pub(super) const fn of(text: T) -> Self {
+        Self { at: Place { line: 7, note: Note { text } } }
+    }
 }
 
 fn service() -> Service {
-    let whole = async |_: Context, wanted: Wanted| Ok(ToolOutput::text(Text::from_static(wanted.text())));
-    let string = async |_: Context, wanted: Wanted| Ok(wanted.text());
-    let note = async |_: Context, wanted: Wanted| Ok(Note { text: Cow::Borrowed(wanted.text()) });
+    let whole = async |_: Context, wanted: LongText| Ok(ToolOutput::text(Text::from_static(wanted.text())));
+    let string = async |_: Context, wanted: LongText| Ok(wanted.text());
+    let note = async |_: Context, wanted: LongText| Ok(Note { text: wanted.text() });
     let given = async |_: Context, given: Json| Ok(size(given.as_bytes().len()));
-    let taken = async |_: Context, note: Note<'static>| Ok(size(note.text.len()));
-    let nested = async |_: Context, nested: Nested<'static>| Ok(size(nested.at.note.text.len()));
+    let taken = async |_: Context, note: Note<String>| Ok(size(note.text.len()));
+    let nested = async |_: Context, nested: Nested<String>| Ok(size(nested.at.note.text.len()));
     let schema = Json::parse(
         r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}"#,
     );
@@ -148,19 +152,16 @@ impl Payloads {
 
     /// Makes one call with a payload of `size` bytes of text. Fails with the error of the call.
     pub async fn pass(&self, payload: Payload, size: usize) -> Result<(), String> {
-        let wanted = Wanted { size, lines: payload.has_lines() };
-        let text = || Cow::Borrowed(payload.text(size));
+        let wanted = LongText { lines: payload.has_lines(), bytes: size };
+        let text = wanted.text();
         let read = match payload {
             Payload::Result => self.call("result", &wanted)?.await.result().map_err(shown)?.as_bytes().len(),
             Payload::ResultRead | Payload::LinesRead => self.call("result", &wanted)?.await.tool().map_err(shown)?.text().len(),
             Payload::TypedString => self.call("string", &wanted)?.await.tool_as::<String>().map_err(shown)?.len(),
-            Payload::TypedStruct => self.call("note", &wanted)?.await.tool_as::<Note<'static>>().map_err(shown)?.text.len(),
-            Payload::Arguments => counted(self.call("given", &Note { text: text() })?.await)?,
-            Payload::ArgumentsRead | Payload::LinesTaken => counted(self.call("taken", &Note { text: text() })?.await)?,
-            Payload::NestedTaken => {
-                let nested = Nested { at: Place { line: 7, note: Note { text: text() } } };
-                counted(self.call("nested", &nested)?.await)?
-            }
+            Payload::TypedStruct => self.call("note", &wanted)?.await.tool_as::<Note<String>>().map_err(shown)?.text.len(),
+            Payload::Arguments => counted(self.call("given", &Note { text })?.await)?,
+            Payload::ArgumentsRead | Payload::LinesTaken => counted(self.call("taken", &Note { text })?.await)?,
+            Payload::NestedTaken => counted(self.call("nested", &Nested::of(text))?.await)?,
         };
         assert!(read >= size, "{read} of {size} bytes arrived");
         Ok(())

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::payload::long_text;
-use super::row::EchoTool;
+use super::row::{Carried, EchoTool};
 
 /// The arguments of a tool that returns `text`.
 #[must_use]
@@ -14,10 +14,28 @@ pub fn echo_arguments(tool: EchoTool, text: &str) -> Map<String, Value> {
     }
 }
 
-/// The arguments of the tool `text`.
+/// The tool and the arguments of a call with a long text. Every result is read.
 #[must_use]
-pub fn text_arguments(lines: bool, bytes: usize) -> Map<String, Value> {
-    Map::from_iter([("lines".into(), lines.into()), ("bytes".into(), bytes.into())])
+pub fn long_text_call(carried: Carried, bytes: usize) -> (&'static str, Map<String, Value>) {
+    let lines = carried.has_lines();
+    match carried {
+        Carried::Result | Carried::ResultRead | Carried::LinesRead => {
+            ("text", Map::from_iter([("lines".into(), lines.into()), ("bytes".into(), bytes.into())]))
+        }
+        Carried::Arguments | Carried::LinesTaken => ("take", object("text", long_text(lines, bytes).into())),
+    }
+}
+
+/// The number of bytes that the receiver of a long text has seen, by the text of the result.
+///
+/// # Panics
+/// If the tool `take` has not answered with a number.
+#[must_use]
+pub fn bytes_seen(carried: Carried, text: &str) -> usize {
+    match carried {
+        Carried::Result | Carried::ResultRead | Carried::LinesRead => text.len(),
+        Carried::Arguments | Carried::LinesTaken => text.parse().expect("a number"),
+    }
 }
 
 /// An object with one member.
