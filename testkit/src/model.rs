@@ -512,6 +512,9 @@ impl Model {
         let (result, error) = (&frame["result"], frame.get("error"));
         let serves = |versions: &Value| versions.as_array().is_some_and(|all| all.contains(&Value::from(REVISION)));
         if result.is_object() && serves(&result["supportedVersions"]) {
+            if let Some(Opening::Greeting { exchange, .. }) = self.opening {
+                self.take_back(exchange);
+            }
             return self.begin_stateless(&result["capabilities"]);
         }
         if is_late {

@@ -123,6 +123,7 @@ impl Session {
         let is_sent_now = self.handshake.asks() || (call.op().is_ping() && !self.handshake.is_probing());
         if is_sent_now && self.rules.stateless && self.serve_locally(call.outgoing()) {
             self.push_event(Event::Done { id, outcome: Outcome::Result(Json::empty_object()), partial: None, last: None });
+            self.bound_output();
             return id;
         }
         let mut new = if is_sent_now {

@@ -205,6 +205,14 @@ impl Handshake {
         }
     }
 
+    /// The handshake request of ours that waits for a response.
+    pub(super) fn opened(&self) -> Option<OpeningRequest> {
+        match self.state {
+            State::Opened { request, .. } => Some(request),
+            _ => None,
+        }
+    }
+
     /// Returns `true` if a probe waits for a response, so that the era is not chosen yet.
     pub(super) fn is_probing(&self) -> bool {
         matches!(self.state, State::Probing { .. })

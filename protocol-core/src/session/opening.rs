@@ -183,7 +183,12 @@ impl Session {
             Opening::Probe { is_last } => self.handle_probe_answer(is_last, body),
             Opening::Handshake => self.handle_handshake_answer(body),
             Opening::LateProbe => match self.rules.dialect.read_probe_answer(&body, &self.config.local_end()) {
-                ProbeVerdict::Modern(peer) => self.begin_stateless(peer),
+                ProbeVerdict::Modern(peer) => {
+                    if let Some(handshake) = self.handshake.opened() {
+                        self.outbox.withdraw(handshake.ticket());
+                    }
+                    self.begin_stateless(peer);
+                }
                 _ => {
                     self.handshake.forget_late_probe();
                     self.stats.late_frames = self.stats.late_frames.saturating_add(1);

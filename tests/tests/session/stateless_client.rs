@@ -98,6 +98,17 @@ fn an_answer_that_comes_before_the_probe_or_the_handshake_was_sent_is_a_violatio
     }
 }
 
+/// A regression: `initialize` was still sent after the late answer to the probe had chosen stateless requests.
+#[test]
+fn a_late_answer_to_the_probe_withdraws_a_handshake_request_that_was_not_polled() {
+    let mut client = client(Era::Auto);
+    client.drain();
+    client.at(10_000);
+    client.frame(&discovered_quietly(1));
+    assert_eq!(client.session.era(), Some(Era::Modern));
+    assert_eq!(client.sent(), [""; 0]);
+}
+
 /// Old servers may answer an unknown method before the handshake with any error. The probe is the only request of the client, so with
 /// `Era::Auto` an error without an id counts as the answer to the probe. A late answer can still choose the era.
 #[test]
@@ -594,6 +605,27 @@ fn the_last_resource_that_leaves_ends_the_subscription() {
     client.frame(&updated(2, "u:"));
     client.expect_silence();
     assert_eq!(client.session.stats().exchanges_out, 0);
+}
+
+/// A regression of G4: the session held more output than the limit until another method was called.
+#[test]
+fn the_cancel_of_the_last_subscription_counts_against_the_limit_of_output() {
+    const HARD: usize = 2_000;
+    let mut client = Scripted::new(with(client_config(), |config| {
+        config.era = Era::Auto;
+        config.limits.output_bytes_hard = HARD;
+    }));
+    client.drain().frame(&discovered_quietly(1)).drain();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#)).drain();
+    let call = |text: String| Invoke::call_tool("t", json(&format!(r#"{{"text":"{text}"}}"#)));
+    client.invoke(call(String::new()));
+    let empty = client.sent().iter().map(String::len).sum::<usize>();
+    client.invoke(call("x".repeat(HARD - empty)));
+    client.invoke(Invoke::unsubscribe("u:"));
+    let events = client.events();
+    assert_eq!(events.last(), Some(&Event::Closed(CloseReason::Overload)), "{events:?}");
 }
 
 /// The successor that the first unsubscribe requests is acknowledged after the second unsubscribe has ended the subscription.
