@@ -1,4 +1,4 @@
-//! The target of docs/guides/fuzzing.md. Copy this file, and call your own code in place of the session.
+//! The example target of docs/guides/fuzzing.md. Copy this file, and call your own code in place of the session.
 #![no_main]
 
 use protocol_core::{Instant, Lane, Session};

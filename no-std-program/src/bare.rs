@@ -1,4 +1,4 @@
-//! The parts that a program without std has to bring along: a way to print, a way to stop.
+//! The parts that std would provide: output, a panic handler, and two symbols of unwinding.
 
 use core::fmt;
 use core::panic::PanicInfo;
@@ -16,7 +16,7 @@ impl fmt::Write for Out {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
-            // SAFETY: the bytes live across the call.
+            // SAFETY: the pointer and the length are those of a slice that outlives the call.
             let count = unsafe { write(1, rest.as_ptr(), rest.len()) };
             rest = usize::try_from(count).ok().and_then(|count| rest.get(count..)).ok_or(fmt::Error)?;
         }
@@ -27,11 +27,11 @@ impl fmt::Write for Out {
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     let _ = fmt::write(&mut Out, format_args!("{info}\n"));
-    // SAFETY: ends the process.
+    // SAFETY: `_exit` has no preconditions.
     unsafe { _exit(101) }
 }
 
-// The core library comes compiled for unwinding and names these; with `panic = "abort"` nobody calls them.
+// The `core` library is compiled for unwinding and refers to these symbols; with `panic = "abort"` they are never called.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 #[unsafe(no_mangle)]

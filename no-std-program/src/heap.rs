@@ -1,14 +1,15 @@
-//! The allocator: free lists of powers of two over one fixed piece of memory. This is the one place with unsafe code.
+//! The allocator: blocks whose sizes are powers of two, with a free list for each size, in one static array.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
-/// All the memory there is.
+/// The size of the heap in bytes.
 const ARENA: usize = 256 * 1024;
-/// Blocks of 16 bytes, 32 bytes, and so on up to the whole arena.
+/// The number of block sizes, the *classes*: 16 bytes, 32 bytes, and so on up to the whole arena.
 const CLASSES: usize = 15;
+/// The size of the smallest blocks in bytes.
 const SMALLEST: usize = 16;
 
 /// The heap of this program, which has one thread.
@@ -23,12 +24,13 @@ pub static HEAP: Heap = Heap {
 
 pub struct Heap {
     arena: Arena,
-    /// The offset in the arena from which on no memory was ever given out.
+    /// The offset in the arena at which the memory begins that was never allocated.
     fresh: AtomicUsize,
-    /// The first free block of each class. Each holds the address of the next in its first bytes.
+    /// The first free block of each class. The first bytes of a free block are the address of the next one.
     free: [AtomicPtr<u8>; CLASSES],
-    /// The bytes in use, counted by the sizes that were requested, not by those of the blocks.
+    /// The number of bytes in use, counted by the sizes that were requested, not by those of the blocks.
     live: AtomicUsize,
+    /// The maximum of `live` since `peak_of` was last called.
     peak: AtomicUsize,
 }
 
@@ -39,7 +41,7 @@ struct Arena(UnsafeCell<[u8; ARENA]>);
 unsafe impl Sync for Arena {}
 
 impl Heap {
-    /// Runs `work` and gives the most memory that was in use at once while it ran, beyond what was in use before.
+    /// Runs `work`, and returns the maximum number of bytes in use meanwhile, less the number in use before.
     pub fn peak_of(&self, work: impl FnOnce()) -> usize {
         let before = self.live.load(Relaxed);
         self.peak.store(before, Relaxed);
@@ -47,7 +49,7 @@ impl Heap {
         self.peak.load(Relaxed) - before
     }
 
-    /// Bytes in use.
+    /// The number of bytes in use.
     pub fn live(&self) -> usize {
         self.live.load(Relaxed)
     }
@@ -58,9 +60,9 @@ impl Heap {
     }
 }
 
-// SAFETY: the size of a block is a power of two, at least the size and the alignment of its layout. The block starts at a multiple of
-// that size or of 4096, whichever is less. That aligns it, since `alloc` refuses alignments above 4096, the alignment of the arena. A
-// block is on a free list or with one owner, never both; there is one thread.
+// SAFETY: the size of a block is a power of two, at least the size and the alignment of its layout. A block starts at a multiple of its
+// size or of 4096, whichever is less. So it is aligned, since `alloc` refuses alignments above 4096, the alignment of the arena. A block
+// is either free or allocated once; there is one thread.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, class) = Self::class(layout);
@@ -75,7 +77,7 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: within the arena.
             unsafe { self.arena.0.get().cast::<u8>().add(start) }
         } else {
-            // SAFETY: a free block holds the address of the next.
+            // SAFETY: the first bytes of a free block are the address of the next one.
             list.store(unsafe { first.cast::<*mut u8>().read() }, Relaxed);
             first
         };
@@ -88,7 +90,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let (_, class) = Self::class(layout);
         if let Some(list) = self.free.get(class) {
-            // SAFETY: the block is ours again, and every block has room for an address.
+            // SAFETY: the block is no longer in use, and every block has room for an address.
             unsafe { block.cast::<*mut u8>().write(list.load(Relaxed)) };
             list.store(block, Relaxed);
             self.live.fetch_sub(layout.size(), Relaxed);

@@ -1,7 +1,8 @@
 //! The core on its own: no std, no runtime, no clock, and a heap of 256 KiB that is a static.
 //!
-//! It runs two ends against each other through a call with progress, a call that times out and a close; then each end alone with
-//! eight calls in flight. It prints the peak heap of each and fails if one session needs [`BAR`] or more.
+//! The program connects two sessions, which make a call with progress, a call that times out, and a close. Then it runs each of the two
+//! ends alone, with eight calls in flight. It prints the peak heap of each run, and fails if one session alone needs [`BAR`] or more, or if
+//! memory is left allocated.
 #![no_std]
 #![no_main]
 
@@ -16,7 +17,8 @@ use core::fmt::Write;
 use bare::Out;
 use heap::HEAP;
 
-/// The largest number of bytes that one session may take with eight calls in flight.
+/// The number of bytes of heap that one session with eight calls in flight must stay below. With the feature `bar-canary` it is so low that
+/// the program must fail.
 const BAR: usize = if cfg!(feature = "bar-canary") { 1024 } else { 64 * 1024 };
 
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! The scenes that are run. Every expectation is an `assert!`: a panic ends the program with a status of its own.
+//! The three runs of the program. A failed assertion panics, which ends the program with the status 101.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -53,7 +53,7 @@ fn requests(events: &[Event]) -> Vec<InboundId> {
     events.iter().filter_map(|event| if let Event::Request { id, .. } = event { Some(*id) } else { None }).collect()
 }
 
-/// A handshake, a call with progress and a result, a call that times out and is cancelled at the peer, a close.
+/// A handshake, a call with progress and a result, a call that times out and is cancelled at the peer, and a close.
 pub fn whole_life_of_two_ends() {
     let now = Instant::from_millis(1);
     let (mut client, mut server) = (client(), server());
@@ -67,7 +67,7 @@ pub fn whole_life_of_two_ends() {
     let serving = requests(&events(&mut server))[0];
     for step in 1..=3 {
         let reported = server.progress(serving, Progress::count(step, 3).with_message("working"), now);
-        // The rate keeps the second back; the third is the final one, and takes its place.
+        // The rate window delays the second update. The third is the final one: it is sent at once, and replaces the second.
         assert_eq!(reported, Ok(if step == 2 { Reported::RateLimited } else { Reported::Sent }));
     }
     server.respond(serving, Reply::Tool(ToolOutput::text("done")), now).unwrap();
@@ -97,20 +97,20 @@ pub fn whole_life_of_two_ends() {
     }
 }
 
-/// A caller against frames that were written down: eight calls, progress for each, then a result for each.
+/// A caller that gets prepared frames: eight calls, progress for each, then a result for each.
 pub fn caller_with_eight_calls_in_flight() {
     let now = Instant::from_millis(1);
     let mut client = client();
     let sent = |client: &mut Session| core::iter::from_fn(|| client.poll_transmit()).count();
     sent(&mut client);
-    let greeting = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
-    client.handle_frame(greeting.into(), Lane::CHANNEL, now).unwrap();
+    let welcome = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    client.handle_frame(welcome.into(), Lane::CHANNEL, now).unwrap();
     assert!(client.is_ready());
     assert_eq!(sent(&mut client), 1);
     for _ in 0..CALLS {
         call(&mut client, now);
     }
-    // All eight wait to be polled at once.
+    // All eight requests are in the outbox.
     assert_eq!(sent(&mut client), 8);
     assert_eq!(client.stats().outbound_calls, 8);
     macro_rules! frames {
@@ -133,12 +133,12 @@ pub fn caller_with_eight_calls_in_flight() {
     assert!(matches!(&events(&mut client)[..], [Event::Closed(_)]));
 }
 
-/// A callee against frames that were written down: eight requests at once, progress and a result for each.
+/// A callee that gets prepared frames: eight requests at once. It sends progress and a result for each.
 pub fn callee_with_eight_calls_in_flight() {
     let now = Instant::from_millis(1);
     let mut server = server();
-    let greeting = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-    for frame in [greeting, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#] {
+    let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    for frame in [initialize, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#] {
         server.handle_frame(frame.into(), Lane::CHANNEL, now).unwrap();
     }
     assert!(server.is_ready());
@@ -160,7 +160,7 @@ pub fn callee_with_eight_calls_in_flight() {
     for id in serving {
         server.respond(id, Reply::Tool(ToolOutput::text("done")), now).unwrap();
     }
-    // The handshake, the first and the final update of each, and 8 responses wait to be polled at once.
+    // The outbox has the answer to the handshake, the first and the final update of each call, and 8 responses.
     assert_eq!(core::iter::from_fn(|| server.poll_transmit()).count(), 25);
     server.close(Close::Now, now);
     assert!(matches!(&events(&mut server)[..], [Event::Closed(_)]));
