@@ -1,8 +1,9 @@
 //! Benchmarks of a session, each with a *floor* for comparison: the time in which serde_json parses the same bytes, in the same run.
 //!
-//! `parse` is the floor: serde_json reads the envelope with borrowed members, which checks the syntax and builds nothing. `session` is the
-//! whole work of a session: it reads and checks the frame, finds its call, and returns an event; for a request it also writes the response.
-//! Compare the two, not the times of two runs.
+//! `parse` is the floor: serde_json checks the syntax of a frame, and borrows the members of the envelope from it. `session` is the whole
+//! work of a session: it reads and checks the frame, finds its call, and returns an event; for a request it also writes the response.
+//! Compare `session` with `parse` of the same run, and not with `session` of another run. In the group `round trip`, `session` is the work
+//! of both ends, and its floor is `parse of both frames`.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -76,6 +77,7 @@ fn frame(text: &str) -> Bytes {
 }
 
 fn request(criterion: &mut Criterion) {
+    // Each id has seven digits, the first of which is 1, since a number in JSON must not begin with 0.
     let text = |id: u64| {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id:07},"method":"tools/call","params":{{"name":"long_running","arguments":{{"steps":20,"step_ms":100}},"_meta":{{"progressToken":12345}}}}}}"#
@@ -143,6 +145,7 @@ fn response(criterion: &mut Criterion) {
 fn progress(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("progress");
     group.throughput(Throughput::Elements(1));
+    // The handshake has the id 1. So the call has the id 2, which is also its progress token.
     let text = |value: u64| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":2,"progress":{value},"total":100000000,"message":"step of many steps"}}}}"#

@@ -1,14 +1,15 @@
-//! The program whose instructions `scripts/instructions` counts: it handles messages of one kind, by serde_json alone or by a whole
-//! session.
+//! The program whose instructions `scripts/instructions` counts: it handles COUNT messages of one kind, with serde_json alone (`floor`) or
+//! with a whole session (`session`).
 //!
 //! ```text
 //! instructions [stateless-]KIND floor|session COUNT
 //! ```
 //!
-//! `stateless-` before a kind makes it a message of MCP 2026-07-28, whose requests name their caller and whose results name their server.
+//! `stateless-` before a request or a response chooses messages of MCP 2026-07-28: such a request names its caller, and such a result names
+//! its server.
 //!
-//! Everything is prepared for [`MOST`] messages whatever COUNT is, so two runs differ by the messages between their counts and by nothing
-//! else. The count depends on neither the time nor the load of the machine.
+//! The preparation is the same for every COUNT. So two runs with different COUNTs differ only by the instructions for the additional
+//! messages. The number of instructions depends neither on the time nor on the load of the machine.
 
 use std::hint::black_box;
 use std::process::exit;
@@ -23,7 +24,7 @@ use protocol_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The number of messages that a run is prepared for.
+/// The maximum COUNT, and the number of messages that each run is prepared for.
 const MOST: u64 = 2_000;
 
 fn main() {
@@ -40,7 +41,7 @@ fn main() {
         "session" => session(kind, era, count),
         _ => usage(),
     }
-    // Exits without dropping the messages that were prepared and not used.
+    // Exits without dropping the messages that were prepared and not used, since the drops would be counted.
     exit(0);
 }
 
@@ -84,6 +85,7 @@ const STRUCTURED: &str = r#"{"steps":20,"notified":true,"done":true}"#;
 
 /// The members of `_meta` by which a stateless request names its caller.
 const CALLER: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"instructions","version":"1"},"#;
+/// The member `_meta` by which a stateless result names its server.
 const SERVER: &str = r#","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"instructions","version":"1"}}"#;
 
 /// A message as it is on the wire. `number` is the id and the progress token of a request, the id in a response or a cancel, or the value
@@ -143,7 +145,7 @@ fn envelope(frame: &[u8]) -> Envelope<'_> {
     serde_json::from_slice(frame).unwrap()
 }
 
-/// Reads or writes `count` envelopes with serde_json alone, with borrowed members: the least that any program must do.
+/// Reads or writes `count` envelopes with serde_json alone: the least that any program must do. The members are borrowed from the frames.
 fn floor(kind: Kind, era: Era, count: u64) {
     if let Kind::Life = kind {
         return floor_of_life(count);
@@ -160,15 +162,15 @@ fn floor(kind: Kind, era: Era, count: u64) {
     }
 }
 
-/// Does the floor of `count` lives of a session: reads the envelopes of the three frames that arrive, and writes those of the two that
-/// leave.
+/// Does the work of the floor for `count` whole sessions: for each, reads the envelopes of the three frames that arrive, and writes those
+/// of the two that leave.
 fn floor_of_life(count: u64) {
     let request = text(Kind::RequestIn, Era::Legacy, 1);
-    let (greeting, response) = (
+    let (handshake_result, response) = (
         r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"instructions","version":"1"}}}"#,
         text(Kind::ResponseOut, Era::Legacy, 1),
     );
-    let answers = [greeting, &response].map(|frame| envelope(frame.as_bytes()));
+    let answers = [handshake_result, &response].map(|frame| envelope(frame.as_bytes()));
     for _ in 0..count {
         for frame in HANDSHAKE.into_iter().chain([&*request]) {
             black_box(envelope(black_box(frame.as_bytes())));
@@ -179,7 +181,8 @@ fn floor_of_life(count: u64) {
     }
 }
 
-/// Does the whole work of a session for `count` messages: reads and checks each and returns its event, or checks, stores and writes each.
+/// Does the whole work of a session for `count` messages: handles each frame that arrives and polls its event, or makes each message that
+/// leaves and polls its frame.
 fn session(kind: Kind, era: Era, count: u64) {
     let (mut client, mut server) = ready_pair(era);
     let now = Instant::from_millis(1);
@@ -264,7 +267,7 @@ fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {
     std::mem::forget(frames);
 }
 
-/// Passes [`MOST`] requests to the server, and returns the ids of their calls, which stay in flight.
+/// Passes [`MOST`] requests to the server, and returns the ids of their calls, which stay open.
 fn requests(server: &mut Session, era: Era) -> Vec<InboundId> {
     let take = |frame| {
         server.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
@@ -282,7 +285,8 @@ fn call() -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(PARAMS).unwrap())
 }
 
-/// A client and a server of that era, after the handshake or the probe, with room for all messages and no limit on the rate of progress.
+/// A client and a server of the era `era`, after the handshake or the probe, with room for all messages and no limit on the rate of
+/// progress.
 fn ready_pair(era: Era) -> (Session, Session) {
     let identity = || Identity::new("instructions", "1");
     let (mut client, mut server) = (Config::mcp_client(identity()), Config::mcp_server(identity()));
