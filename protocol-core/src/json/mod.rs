@@ -1,4 +1,4 @@
-//! JSON text, usually slices of the frame that it arrived in.
+//! JSON text, usually a slice of the frame that it arrived in.
 
 mod pretty;
 pub mod read;
@@ -89,7 +89,7 @@ impl Json {
     /// The exact text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // The default is never used: the bytes were checked when the value was made.
+        // The default is used only if [`Json::written`] was called with bytes that are not UTF-8.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -154,22 +154,23 @@ impl Json {
         self.0 = Bytes::copy_from_slice(&self.0);
     }
 
-    /// Returns `text`, which is a part of this value, or a copy of it if it is a small part of a large value, which it would keep alive.
+    /// Returns `text`, which must be a part of this value. If it is a small part of a large value, returns a copy, which does not keep the
+    /// value alive.
     pub(crate) fn copy_if_small(&self, text: Text) -> Text {
         if Frame::new(&self.0).is_small_part(text.as_bytes().len()) { Text::from(text.as_str()) } else { text }
     }
 
-    /// The value at `value`, which must be a slice of this text.
+    /// Owned JSON of `value`, which must be a slice of this text.
     pub(crate) fn part(&self, value: &[u8]) -> Self {
         Self(self.0.slice_ref(value))
     }
 
-    /// The text of the JSON string at `value`, which must be a slice of this text.
+    /// The text of the JSON string `value`, which must be a slice of this text.
     pub(crate) fn text_of(&self, value: &[u8]) -> Option<Text> {
         Frame::new(&self.0).text(value)
     }
 
-    /// Replaces the text by the part at `span`, which must be a value.
+    /// Returns the part at `span`, which must be a value, without taking another reference to the bytes.
     pub(crate) fn into_part(self, span: scan::Span) -> Self {
         use bytes::Buf;
         let Self(mut text) = self;
@@ -334,7 +335,7 @@ impl<'a> Frame<'a> {
 pub(crate) enum Payload {
     /// A range of the frame, not cut out yet.
     At(scan::Span),
-    /// A value that is ready, usually a copy.
+    /// A value that is ready: a copy, or a slice of a frame of 4 GiB or more.
     Own(Json),
 }
 

@@ -1,5 +1,5 @@
 //! Reading JSON text that was scanned before, by [`Json::parse`](super::Json::parse) or when its frame was read: it is UTF-8 and one value.
-//! The syntax is not checked again, and text stays bytes, since making a `str` would check each byte again.
+//! The syntax is not checked again, and most functions return bytes, since making a `str` would check each byte again.
 //!
 //! No input makes a function of this module panic or loop for ever. The results for text that was not scanned are unspecified.
 
@@ -362,7 +362,7 @@ fn escaped_letter(digits: &[u8]) -> Option<(char, usize)> {
     Some((pair, 12))
 }
 
-/// The value of a JSON number. `None` if `value` is not a number, or too large to be finite.
+/// The value of a JSON number. `None` if `value` is not a number, or is too large to be finite.
 pub fn number(value: &[u8]) -> Option<f64> {
     // Most numbers are counts, and reading those as integers is several times quicker.
     if let Some(count) = count(value) {
@@ -382,7 +382,7 @@ pub fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
     }
 }
 
-/// The value of text that consists of 1 to 15 digits.
+/// The value of 1 to 15 digits. `None` for any other text.
 #[inline]
 fn count(digits: &[u8]) -> Option<u64> {
     /// The number of digits up to which every value is exact as an `f64`.
@@ -503,7 +503,7 @@ mod tests {
         }
     }
 
-    /// Takes a value with everything in it, up to the first part that is missing.
+    /// Walks through a value and everything in it. Stops and returns `false` at the first part that is missing or is not Unicode text.
     fn takes_all(walk: &mut Walk<'_>) -> bool {
         match walk.kind() {
             Kind::Object => {

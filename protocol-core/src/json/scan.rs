@@ -299,7 +299,7 @@ const fn non_digits(word: u64) -> u64 {
     above_nine(word ^ each(b'0'))
 }
 
-/// Marks the bytes that are greater than 9, also by their highest bits: adding 0x76 to such a byte sets its highest bit.
+/// Marks the bytes that are greater than 9, by their highest bits: adding 0x76 to a byte from 10 to 127 sets that bit.
 #[inline]
 pub(super) const fn above_nine(word: u64) -> u64 {
     ((word & each(0x7f)).wrapping_add(each(0x7f - 9)) | word) & each(0x80)
@@ -356,7 +356,8 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
 /// [`skip_plain`] for more than two words of plain bytes. It is a function of its own, so that short text takes few instructions.
 #[inline(never)]
 fn skip_plain_run(text: &[u8], at: usize) -> usize {
-    /// The number of words that are checked one by one, before larger blocks. Most lines of text end within these words.
+    /// The number of words that are checked one by one, before larger blocks. Most lines of text end within these words, and the line feed,
+    /// or the backslash of its escape, is special.
     const SOON: usize = 8;
     let (at, has_ended) = skip_plain_words(text, at, SOON);
     if has_ended {
@@ -620,8 +621,8 @@ impl<'a> IndexedObject<'a> {
         }
     }
 
-    /// The ranges of the values of the members `names`; an empty range for an absent member. `None` if a second pass is needed, or if a
-    /// member is repeated.
+    /// The ranges of the values of the members `names`; an empty range for an absent member. `None` if a second pass is needed, or if one
+    /// of these members is repeated.
     #[inline]
     pub(crate) fn spans<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[Span; COUNT]> {
         let mut spans = [Span::default(); COUNT];

@@ -1,7 +1,7 @@
 //! Serializing values as compact JSON.
 //!
-//! The text is the same as that of `serde_json`, which checks strings byte by byte; this module checks many bytes at a time. The nesting is
-//! checked while the value is written, so that the text needs no second pass.
+//! The text is the same as that of `serde_json`. In strings, `serde_json` searches for characters to escape byte by byte, and this module
+//! many bytes at a time. The nesting is checked while the value is written, so that the text needs no second pass.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;

@@ -377,7 +377,7 @@ mod tests {
         let nested = |depth| (0..depth).fold(serde_json::json!(0), |inner, _| serde_json::json!([inner]));
         assert_eq!(write_value(&mut Vec::new(), &nested(120)), Ok(()));
         assert_eq!(write_value(&mut Vec::new(), &nested(121)), Err(JsonError::Syntax));
-        let no_name = BTreeMap::from([([1], 2)]);
-        assert!(matches!(write_value(&mut Vec::new(), &no_name), Err(JsonError::Encode(_))));
+        let invalid_key = BTreeMap::from([([1], 2)]);
+        assert!(matches!(write_value(&mut Vec::new(), &invalid_key), Err(JsonError::Encode(_))));
     }
 }

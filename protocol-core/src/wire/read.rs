@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// The maximum number of messages in a batch; `None` if the revision has no batches.
     pub(crate) batch: Option<usize>,
     /// `true` for Tesseron: a request may have the id `null`, a response with neither a result nor an error has the result `null`, a
-    /// response with both is an error, and a message without `"jsonrpc":"2.0"` is ignored.
+    /// response with both is an error, and a message without `"jsonrpc":"2.0"` gets no reply.
     pub(crate) lenient: bool,
 }
 
@@ -52,8 +52,8 @@ pub(crate) enum Body<'a> {
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) violation: Violation,
-    /// The error to reply with, and the id of the request if it could be read. `None` for a response or a notification, which get no reply,
-    /// and for text that [`Options::lenient`] ignores. The dialect may still decide not to reply.
+    /// The error to reply with, and the id of the request if it could be read. `None` for a response, for a notification and, with
+    /// [`Options::lenient`], for a message without `"jsonrpc":"2.0"`. The dialect may still decide not to reply.
     pub(crate) answer: Option<(Option<WireId>, RpcError)>,
 }
 

@@ -14,8 +14,8 @@ use crate::json::write::{Object, push_json, write_integer};
 const ENVELOPE: usize = 128;
 
 /// Writes frames, and stores the bytes of queued short frames, one after the other, in a buffer that is used again and again. Here a frame
-/// is *long* if it was expected to be longer than [`Self::SHARING`], and otherwise *short*. A short frame is written directly after the
-/// queued frames, so that queueing it copies nothing.
+/// is *long* if its hint is more than [`Self::SHARING`], and otherwise *short*; a hint is the expected length of the parameters or of the
+/// result. A short frame is written directly after the queued frames, so that queueing it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameBuffer {
     /// The queued short frames, followed by the frame that was written last, if that is short.
@@ -30,7 +30,7 @@ pub(crate) struct FrameBuffer {
     sent: Option<SentFrame>,
 }
 
-/// A frame that was taken. Its memory is used for the next frame of [`LONG`] bytes or more, if every other handle of the taken frame was
+/// A frame that was taken. Its memory is used for the next frame of [`LONG`] bytes or more, if every other reference to the taken frame was
 /// dropped by then.
 #[derive(Clone, Debug)]
 struct SentFrame {
@@ -130,7 +130,7 @@ impl FrameBuffer {
         taken
     }
 
-    /// Frees the memory that is kept for the next long frame.
+    /// Frees the memory that is kept for the next frame of [`LONG`] bytes or more.
     pub(crate) fn release_memory(&mut self) {
         self.sent = None;
     }
@@ -338,27 +338,27 @@ mod tests {
     #[test]
     fn regression_the_bytes_of_a_discarded_frame_do_not_stay_in_a_buffer() {
         let shapes = [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)];
-        for (unkept, (hint, length)) in shapes.iter().flat_map(|unkept| shapes.map(|kept| (*unkept, kept))) {
+        for (unqueued, (hint, length)) in shapes.iter().flat_map(|unqueued| shapes.map(|queued| (*unqueued, queued))) {
             let other = "y".repeat(length);
-            let write_unkept = |frames: &mut FrameBuffer, number: i64| {
-                let discarded = frames.response(&WireId::Int(9), unkept.0, |out| out.resize(out.len() + unkept.1, b'z'));
+            let write_unqueued = |frames: &mut FrameBuffer, number: i64| {
+                let discarded = frames.response(&WireId::Int(9), unqueued.0, |out| out.resize(out.len() + unqueued.1, b'z'));
                 if number % 2 == 0 {
                     frames.discard(discarded);
                 }
             };
             let mut frames = FrameBuffer::default();
-            let mut kept = VecDeque::new();
+            let mut queued = VecDeque::new();
             for number in 0..50 {
-                write_unkept(&mut frames, number);
+                write_unqueued(&mut frames, number);
                 let frame = frames.response(&WireId::Int(number), hint, |out| out.extend_from_slice(other.as_bytes()));
                 let frame = frames.queue(frame);
                 assert_eq!(matches!(frame, QueuedFrame::Separate(_)), length > FrameBuffer::SHARING);
-                kept.push_back((number, frame));
-                write_unkept(&mut frames, number);
+                queued.push_back((number, frame));
+                write_unqueued(&mut frames, number);
                 if number % 3 == 0 {
                     continue;
                 }
-                let (first, frame) = kept.pop_front().unwrap();
+                let (first, frame) = queued.pop_front().unwrap();
                 let taken = match frame {
                     QueuedFrame::InBuffer(length) if number % 2 == 0 => frames.take_front(length),
                     QueuedFrame::InBuffer(length) => {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_the_memory_of_a_large_frame_is_not_kept_whether_it_is_queued_or_discarded() {
+    fn regression_the_buffers_do_not_keep_the_memory_of_a_large_frame_that_is_queued_or_discarded() {
         const LARGE: usize = 5 << 20;
         for (hint, waiting) in [(0, 0), (0, 3), (LARGE, 0), (LARGE, 3)] {
             let mut frames = FrameBuffer::default();
