@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 
 use bytes::{Buf, Bytes};
 
-/// The maximum capacity, in bytes, that is kept shortly after a burst.
+/// The maximum capacity, in bytes, that an empty [`ByteQueue`] keeps until a burst has ended.
 pub(crate) const KEPT_CAPACITY: usize = 64 * 1024;
-/// The capacity, in bytes, that an idle connection keeps.
+/// The capacity, in bytes, that the buffer of an idle connection keeps.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
 /// A burst of reads ends after this many reads in a row that did not fill their space. A burst in a [`ByteQueue`] ends when the queue was
 /// emptied this many times in a row without having held more than [`BASE_CAPACITY`].
@@ -26,7 +26,7 @@ pub(crate) struct ByteQueue {
     /// The number of bytes at the beginning of `bytes` that were removed.
     consumed: usize,
     /// The number of times in a row that the queue was emptied without having held more than [`BASE_CAPACITY`].
-    quiet_reads: u8,
+    quiet_count: u8,
 }
 
 impl ByteQueue {
@@ -40,7 +40,7 @@ impl ByteQueue {
         self.bytes.get(self.consumed..self.consumed.saturating_add(length)).unwrap_or_default()
     }
 
-    /// The buffer, to append to. The caller must not change the bytes in it.
+    /// The buffer, to append to. The caller must not change the bytes that are in it already.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -73,11 +73,11 @@ impl ByteQueue {
         self.bytes.clear();
     }
 
-    /// Empties the queue, and frees the memory of a burst that has ended.
+    /// Empties the queue, and frees capacity above [`KEPT_CAPACITY`] or, once a burst has ended, above [`BASE_CAPACITY`].
     fn shrink(&mut self) {
-        self.quiet_reads = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_reads.saturating_add(1) };
+        self.quiet_count = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_count.saturating_add(1) };
         self.bytes.clear();
-        self.bytes.shrink_to(if self.quiet_reads < QUIET_READS { KEPT_CAPACITY } else { BASE_CAPACITY });
+        self.bytes.shrink_to(if self.quiet_count < QUIET_READS { KEPT_CAPACITY } else { BASE_CAPACITY });
     }
 
     /// Frees the space of removed bytes once it is half of the buffer, so that the remaining bytes are moved rarely.

@@ -11,11 +11,11 @@
 //! 2. It calls [`Machine::turn`], and calls it again while the machine has more output and no event, and the transport is ready. The
 //!    machine reads the clock, takes the frames, and returns frames to write, an event and the next deadline. Some runtimes do not report
 //!    that a timer is due while frames keep arriving; timeouts are handled even then, since the machine reads the clock in each turn.
-//!    Frames that the machine has no room for are passed again in the next call or turn, and no other frame is read before the machine has
+//!    Frames that the machine has no room for are passed again, in this turn or the next, and no other frame is read before the machine has
 //!    taken them.
-//! 3. While the transport is ready, it writes before the first of these calls and after each, up to 1 MiB. At the end it flushes once, if
-//!    anything is unwritten. While the transport is not ready, the driver still reads: if both peers read only when they can write, they
-//!    may wait for each other for ever.
+//! 3. While the transport is ready, the driver writes before the first call of [`Machine::turn`] and after each, up to 1 MiB. At the end it
+//!    flushes once, if anything is unwritten. While the transport is not ready, the driver still reads: if both peers read only when they
+//!    can write, they may wait for each other for ever.
 //! 4. If there is an event, it returns the event.
 //! 5. If there is none, it sets the timer, unless the timer is already set for an earlier time. It wakes its task at once if there is work
 //!    for which neither the transport nor the timer will wake the task: for example, the turn has reached its limit, the machine has room
@@ -36,8 +36,8 @@
 //!   before.
 //! * If a read fails, the machine gets [`TransportEnd::Failed`].
 //! * If a write fails, frames that have arrived are still read, since a peer that answers and exits may close the pipe before its answer is
-//!   read. After the last such frame, or after half a second, the machine gets [`TransportEnd::Failed`]. If the input has ended before, the
-//!   machine gets it at once.
+//!   read. When the input ends, or after half a second, the machine gets [`TransportEnd::Failed`]. If the input had ended before the write
+//!   failed, the machine gets [`TransportEnd::Failed`] at once.
 //! * Once the machine is closed, its queued output is written and flushed, which may take 5 seconds at most, since the peer may not be
 //!   reading. Then the transport is closed.
 //!
@@ -67,7 +67,7 @@ const BYTES_PER_TURN: usize = 1 << 20;
 const NEAR: Duration = Duration::from_secs(1);
 /// The longest time that the timer is set for, since many timers have a limit. For a later deadline, the timer is set again when it is due.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// The time for which the driver still waits for input after a write has failed: input may have arrived that the runtime has not noticed
+/// The time for which the driver still waits for input after a write has failed: input may have arrived that the runtime has not reported
 /// yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
 /// The time for which the memory of a long frame is kept for the next long frame. It is longer than [`NEAR`], so that a connection with
@@ -151,7 +151,7 @@ pub trait Machine {
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> TurnOutcome<Self::Event> {
-        // Registered first, so that a change by another thread after the machine was read causes a wake.
+        // Registered first, so that a change by another thread, after the calls below, causes a wake.
         self.register_waker(waker);
         let now = clock();
         self.handle_frames(frames, now);
@@ -308,7 +308,7 @@ pub trait FrameIo {
     /// the transport. After such a call has returned `Pending`, the transport must wake the task of the driver. Only such a transport
     /// allows early sends (see the [module](self)).
     ///
-    /// A function that makes early sends, such as `drive` of the crate `engine`, calls this once, before it makes the [`Driver`].
+    /// A function that makes early sends, such as `drive` of the crate `engine`, calls this method once, before it makes the [`Driver`].
     fn sends_anywhere(&self) -> bool {
         false
     }
@@ -519,8 +519,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// Reads the frames of a turn, unless there are frames that the machine has not taken yet.
     fn read(&mut self, cx: &mut Context<'_>) {
         self.read_unfinished = true;
-        // `wants_input` is called again, since the machine may have closed after the last turn. A closed machine must not get a later error
-        // of the transport.
+        // `wants_input` is called here, too, since the machine may have been closed after the last turn. A closed machine must not get a
+        // later error of the transport.
         if !self.reading || !self.arrived.is_empty() || !self.machine.wants_input() {
             return;
         }
@@ -837,7 +837,7 @@ mod tests {
     #[derive(Default)]
     struct Pipe {
         incoming: VecDeque<Result<Option<Bytes>, Broken>>,
-        /// `true` for frames without end.
+        /// `true` if every read returns a frame.
         flood: bool,
         polled: usize,
         /// The number of frames that it takes; `None` is any number.
@@ -970,15 +970,15 @@ mod tests {
             self.pipe.borrow_mut().incoming.push_back(Ok(Some(Bytes::from_static(frame.as_bytes()))));
         }
 
-        fn receives(&self, end: Result<Option<Bytes>, Broken>) {
-            self.pipe.borrow_mut().incoming.push_back(end);
+        fn receives(&self, read: Result<Option<Bytes>, Broken>) {
+            self.pipe.borrow_mut().incoming.push_back(read);
         }
 
         fn wakes(&self) -> usize {
             self.wakes.0.load(Ordering::Relaxed)
         }
 
-        /// Writes a frame between two turns. The machine's next deadline is `until`. Returns `false` if a turn is needed at once.
+        /// Makes an early send of `frame`. The machine's next deadline is `until`. Returns `false` if a turn is needed at once.
         fn sends(&mut self, frame: &'static str, until: Option<Instant>) -> bool {
             assert!(self.driver.sends_early());
             let now = self.clock.now();
@@ -1212,7 +1212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_that_takes_nothing_stops_only_the_writing() {
+    fn a_transport_that_takes_no_more_frames_stops_only_the_writing() {
         let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(5)), ..Echo::default() });
         bench.pipe.borrow_mut().room = Some(1);
         bench.arrives("one");
@@ -1241,8 +1241,8 @@ mod tests {
         assert_eq!(bench.drain(), ["one", "two", "Eof"]);
     }
 
-    /// A regression: in the turn that read the end of input, the frame was passed twice. The machine took it the second time and was then
-    /// full, and nothing woke the driver to pass the end.
+    /// A regression: in the turn that read the end of input, a frame that the machine had refused was passed once more. The machine took
+    /// the frame and was then full, and nothing woke the driver to pass the end.
     #[test]
     fn regression_the_end_of_input_is_handled_after_a_frame_that_was_taken_late() {
         let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), without_events: true, ..Echo::default() });
@@ -1327,7 +1327,8 @@ mod tests {
         assert_eq!(bench.drain(), ["two", "three", "four", "five"]);
     }
 
-    /// The transport was not polled to `Pending` when the machine had no room, so only the driver itself can wake its task.
+    /// Reading stopped because the machine had no room, and not because the transport returned `Pending`. So only the driver itself can
+    /// wake its task.
     #[test]
     fn regression_a_driver_whose_writing_makes_room_for_reading_wakes_itself() {
         let mut bench = Bench::new(Echo { output_room: Some(1), without_events: true, ..Echo::default() });
@@ -1492,7 +1493,7 @@ mod tests {
         assert_eq!(Bench::new(Echo::default()).pipe.borrow().limit, 16 << 20);
     }
 
-    /// A byte stream that moves one byte a poll and pauses after each, framed by lines.
+    /// A transport of lines, over a byte stream that moves one byte in a poll and pauses after each byte.
     struct Trickle {
         incoming: VecDeque<u8>,
         pause: bool,

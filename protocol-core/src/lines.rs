@@ -106,8 +106,8 @@ impl LineDecoder {
         self.limit = limit;
     }
 
-    /// Space to read into, at least 2 KiB. Before each call, call [`Self::next_frame`] until it returns `None`, so that only the beginning of
-    /// one line is left in the buffer. The space grows with that line, so that long lines are read in few large pieces.
+    /// Space to read into, at least 2 KiB. Before each call, call [`Self::next_frame`] until it returns `None`, so that only the beginning
+    /// of one line is left in the buffer. The space grows with that line, so that long lines are read in few large pieces.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.make_room(MIN_ROOM);
         self.drop_spare();
@@ -167,6 +167,7 @@ impl LineDecoder {
         }
     }
 
+    /// Makes room for `least` bytes, and replaces a buffer that is larger than it needs to be.
     fn change_buffer(&mut self, least: usize, buffered: usize, room: usize) {
         let (max_kept, usual) =
             if self.quiet_reads < QUIET_READS { (BURST, BURST.saturating_sub(buffered)) } else { (BASE_KEPT, BASE_CAPACITY) };
@@ -216,7 +217,8 @@ impl LineDecoder {
     /// The next frame, or `None` if its line is not complete.
     #[inline]
     pub fn next_frame(&mut self) -> Option<Bytes> {
-        // The quick case. Two calls for each read find nothing: one after its last frame, and one at the start of the next turn.
+        // The quick case: nothing was read since the last search. It usually occurs twice for each read: after the last frame of the read,
+        // and at the start of the next turn.
         if self.searched == self.buffered_bytes() { None } else { self.search() }
     }
 
@@ -293,8 +295,8 @@ impl LineDecoder {
     }
 }
 
-/// Returns the offset of the first line feed. Blocks of 32 bytes are checked in a loop without an early exit, which the compiler vectorizes.
-/// In the block with the line feed, and after the last whole block, eight bytes are checked at a time, and the rest singly.
+/// Returns the offset of the first line feed. Blocks of 32 bytes are checked in a loop without an early exit, which the compiler
+/// vectorizes. In the block with the line feed, and after the last whole block, eight bytes are checked at a time, and the rest singly.
 fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -598,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_long_line_is_used_for_the_next_once_its_frame_is_dropped() {
+    fn the_memory_of_a_long_line_is_used_for_the_next_long_line_once_its_frame_is_dropped() {
         let mut decoder = LineDecoder::new(16 << 20);
         let address = read_long(&mut decoder, 3 << 20).as_ptr();
         for length in [3 << 20, 2 << 20, (3 << 20) + 7] {
@@ -652,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_once_its_frames_are_dropped() {
+    fn the_read_buffer_is_used_again_once_its_frames_are_dropped() {
         let mut decoder = LineDecoder::new(LIMIT);
         decoder.space();
         let memory = decoder.buffer.as_ptr();
@@ -686,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_into_initialized_memory_give_the_same_frames() {
+    fn read_with_passes_zeroed_memory_and_takes_the_bytes_that_were_filled() {
         let mut decoder = LineDecoder::new(LIMIT);
         let mut frames = Vec::new();
         for piece in b"{\"a\":1}\n{\"b\":2}\n".chunks(5).chain([&[] as &[u8]]) {
