@@ -21,8 +21,8 @@ pub struct Config {
     pub protocol: Protocol,
     /// The revisions of MCP to speak: revisions with a handshake (the default of a client), revisions without a handshake, or both (the
     /// default of a server). In a revision without a handshake no state is kept between requests (MCP 2026-07-28, Versioning). A client
-    /// that speaks both begins by asking the server for its revisions. A server that is a child process and ends its output before it has
-    /// answered that request may be an old server that exits on an unknown method: start the process once more, with [`mcp::Era::Legacy`].
+    /// that speaks both begins by asking the server for its revisions. Some old servers exit on an unknown method. So if the server is a
+    /// child process, and its output ends before it has answered that request, start the process once more, with [`mcp::Era::Legacy`].
     /// Ignored on Tesseron.
     pub era: mcp::Era,
     /// `true` if a client subscribes to notices that a list of the server has changed (MCP 2026-07-28, Subscriptions). Used only without a
@@ -61,7 +61,7 @@ pub struct Config {
     /// Default: none.
     pub custom_notifications: Vec<String>,
     /// The id of our first request, from 1 to 2^52; a number outside of this range is clamped. So all ids stay below 2^53, up to which
-    /// JavaScript represents integers exactly. Default: 1. A gateway that reconnects to an app starts each channel at an id of its own, so
+    /// JavaScript represents integers exactly. Default: 1. A gateway that reconnects to an app begins each channel with a different id, so
     /// that a late response from the previous channel matches no request of the new one.
     pub first_id: u64,
 }
@@ -171,8 +171,8 @@ impl Config {
 pub struct Timeouts {
     /// The longest time that the handshake may take; afterwards the session closes. Default: 10 s.
     pub handshake: Option<Duration>,
-    /// The longest time that a client of both eras of MCP waits for the server to name its revisions; if `handshake` is shorter,
-    /// `handshake` counts. Afterwards the client opens the handshake, which then has the full time of `handshake`: old servers may ignore
+    /// The longest time that a client of both eras of MCP waits for the server to name its revisions. If `handshake` is shorter, the client
+    /// waits only that long. Afterwards the client opens the handshake, which then has the full time of `handshake`: old servers may ignore
     /// an unknown method (MCP 2026-07-28, Versioning). Default: 10 s.
     pub probe: Option<Duration>,
     /// The time limits of an outbound call that sets none of its own, except for [`Op::Listen`](crate::Op::Listen), which `acknowledgement`
@@ -192,7 +192,7 @@ pub struct Timeouts {
     /// call (Tesseron). The outcome of the call is [`Outcome::Cancelled`](crate::Outcome::Cancelled) in any case. Zero ends the call at
     /// once. Default: zero.
     pub cancel_grace: Duration,
-    /// The longest time that inbound calls may take after the end of input; on Tesseron they are cancelled at that end. When the last call
+    /// The longest time that inbound calls may take after the end of input; on Tesseron the end of input cancels them. When the last call
     /// has ended, the owner has the same time again to poll the queued frames. The owner also has this time to poll one unsolicited reply
     /// while [`Limits::unsolicited_replies`] are queued. Default: 5 s.
     pub close_grace: Duration,
@@ -225,7 +225,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// The time limits of an [`Op::Listen`](crate::Op::Listen). Its idle limit ends when the peer acknowledges the subscription.
+    /// The time limits of a call of [`Op::Listen`](crate::Op::Listen). Its idle limit ends when the peer acknowledges the subscription.
     pub(crate) const fn of_listen(&self) -> CallTimeouts {
         CallTimeouts::NONE.with_idle(self.acknowledgement)
     }

@@ -130,8 +130,8 @@ violations! {
     /// -32600.
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
     /// A response whose id is no number, or a number above all that this session has used; a response to a call, an input request or a
-    /// subscription that was not polled yet; or a response that came by another lane than its input request (Tesseron). A response with any
-    /// other number that belongs to no request counts in [`crate::Stats::late_frames`].
+    /// subscription whose request was not polled yet; or a response that came by another lane than its input request (Tesseron). A response
+    /// with any other number that belongs to no request counts in [`crate::Stats::late_frames`].
     UnknownResponse = "a response to a request that was never made",
     /// A response of the wrong shape, such as one with neither a result object nor a valid error. A call whose result cannot be used
     /// settles as [`crate::Outcome::Invalid`].
@@ -152,7 +152,7 @@ violations! {
     /// A message that is not allowed before the handshake, a second handshake, or a handshake in a batch. A request is answered with an
     /// error.
     OutOfPhase = "a message at the wrong point of the handshake",
-    /// An attempt of the peer to cancel its own handshake request, after the answer and before the confirmation. Ignored.
+    /// An attempt of the peer to cancel its own handshake request, after our answer and before the peer has confirmed the answer. Ignored.
     CancelledHandshake = "an attempt to cancel the handshake",
     /// More requests in flight than [`crate::Limits::in_flight`], or faster than [`crate::Limits::requests_per_second`]. Answered with
     /// [`RpcError::BUSY`]. Or a round with too many input requests, which ends its call.
@@ -165,10 +165,10 @@ violations! {
     /// Progress without a valid token, whose value or total is not a finite number, or whose message is not text. Dropped.
     InvalidProgress = "progress of the wrong shape",
     /// Progress whose token is no number, or a number above all that this session has used; or progress for a call that asked for none or
-    /// was not polled yet. Dropped.
+    /// whose request was not polled yet. Dropped.
     UnknownProgress = "progress for a call that was never made",
-    /// A notice or an acknowledgement for a subscription that was never made or was not polled yet. Or a notice for the subscription of the
-    /// session itself, before its acknowledgement or of a kind that the peer has not agreed to. Dropped.
+    /// A notice or an acknowledgement for a subscription that was never made or whose request was not polled yet. Or a notice for the
+    /// subscription of the session itself, before its acknowledgement or of a kind that the peer has not agreed to. Dropped.
     UnknownSubscription = "a notice for a subscription that was not agreed on",
     /// Progress that does not increase. Dropped. It becomes an event at most once per call within the length of our rate window
     /// ([`crate::ProgressPolicy::window`]).

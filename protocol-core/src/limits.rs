@@ -22,8 +22,8 @@ pub struct Limits {
     /// The longest id and the longest progress token of the peer, in bytes of JSON. Default: 1024.
     pub id_bytes: usize,
     /// The maximum of each of four numbers: outbound calls, inbound calls, outbound and inbound input requests. A cancelled inbound call
-    /// counts until its handler has ended. An event that ends an outbound call or an outbound input request counts, until it is polled, to
-    /// both the number of outbound calls and that of outbound input requests. Default: 1024.
+    /// counts until its handler has ended. Until it is polled, an event that ends an outbound call or an outbound input request counts both
+    /// as an outbound call and as an outbound input request. Default: 1024.
     pub in_flight: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
     /// size: the peer may send this many requests at once, and then one more whenever a second divided by this number has passed. A request
@@ -36,8 +36,8 @@ pub struct Limits {
     /// Default: 1024.
     pub subscriptions: usize,
     /// The maximum number of rounds of input requests that are answered for one outbound call (MCP 2026-07-28). The next round ends the
-    /// call with [`crate::Invalid::TooManyRounds`]. The crate `endpoint` also asks the caller of an inbound call in at most this many rounds.
-    /// Default: 8.
+    /// call with [`crate::Invalid::TooManyRounds`]. The crate `endpoint` also asks the caller of an inbound call in at most this many
+    /// rounds. Default: 8.
     pub input_rounds: u8,
     /// The maximum number of handlers that are kept between two requests of their calls (MCP 2026-07-28). When one more is kept, the oldest
     /// is dropped, and runs again from its first line for the retry of its call. The session does not use it; the crate `endpoint` does.
