@@ -12,9 +12,9 @@ use crate::json::read::{Kind, Members, elements, for_each_member, integer, membe
 /// The kinds of field that a protocol allows in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fields {
-    /// Text, numbers, booleans, and one choice from a list of names.
+    /// Text, numbers, booleans, and one choice from an `enum`.
     Plain,
-    /// Also choices with titles, and several choices at once (MCP 2025-11-25).
+    /// The kinds of `Plain`, and also choices with titles, and several choices at once (MCP 2025-11-25).
     Rich,
 }
 
@@ -119,13 +119,13 @@ impl<'a> Field<'a> {
         }
         let kind = text_member(property, "type").ok_or("needs one type, as text")?;
         let rich = fields == Fields::Rich;
-        let nested: &[&str] = match &*kind {
+        let forbidden: &[&str] = match &*kind {
             "array" => &["properties", "$ref", "anyOf", "oneOf", "allOf", "not"],
             "string" if rich => &["properties", "items", "$ref", "anyOf", "allOf", "not"],
             "string" => &["properties", "items", "$ref", "anyOf", "oneOf", "allOf", "not"],
             _ => &["properties", "items", "enum", "$ref", "anyOf", "oneOf", "allOf", "not"],
         };
-        if let Some(word) = nested.iter().find(|word| member(property, word).is_some()) {
+        if let Some(word) = forbidden.iter().find(|word| member(property, word).is_some()) {
             return Err(alloc::format!("must be a primitive: {word} is not allowed"));
         }
         let whole = |name: &str| match member(property, name) {
@@ -169,7 +169,7 @@ impl<'a> Field<'a> {
             }
             Self::Number { whole, least, most } => {
                 let number = number(value).ok_or("must be a number")?;
-                // From about 9e15, 2^53, on, every `f64` is a whole number.
+                // Every `f64` of at least 2^52, about 4.5e15, is a whole number. Below 9e15 the conversion to `i64` is exact.
                 check(!whole || number.abs() >= 9e15 || number as i64 as f64 == number, "must be a whole number")?;
                 check(least.is_none_or(|least| number >= least), "is too small")?;
                 check(most.is_none_or(|most| number <= most), "is too large")

@@ -225,8 +225,8 @@ impl ToolResult {
         Some(Self { content: text.into(), structured: Some(output), is_error: false, json: json.clone() })
     }
 
-    /// The text of all blocks of text, joined by line feeds. A single block is not copied, but refers to the frame that it arrived in,
-    /// unless it is less than an eighth of a result of more than 4 KiB. To keep a text for long, copy it with `to_string`, so that the
+    /// The text of all blocks of text, joined by line feeds. The text of a single block refers to the frame that it arrived in, or is a
+    /// copy if it is less than an eighth of a result of more than 4 KiB. To keep a text for long, copy it with `to_string`, so that the
     /// frame can be freed.
     #[must_use]
     pub fn text(&self) -> Text {
@@ -251,7 +251,7 @@ impl ToolResult {
     }
 }
 
-/// Reads the block after the position of `walk`, and moves after it. `walk` is a walk through `result`.
+/// Reads the block at the position of `walk`, which is a walk through `result`, and moves `walk` to the end of the block.
 fn read_block(result: &Json, walk: &mut Walk<'_>) -> Option<super::Content> {
     let start = *walk;
     let (mut is_text, mut text, mut more) = (false, None, false);
@@ -320,9 +320,9 @@ mod tests {
             assert_eq!(text.as_str(), "a");
             json.as_bytes().as_ptr_range().contains(&text.as_bytes().as_ptr())
         };
-        let noted = r#"{"type":"text","text":"a","annotations":{}}"#;
-        assert!(is_slice(alloc::format!(r#"{{"content":[{noted}]}}"#)));
-        assert!(!is_slice(alloc::format!(r#"{{"content":[{noted}],"_meta":{{"x":"{padding}"}}}}"#)));
+        let extra = r#"{"type":"text","text":"a","annotations":{}}"#;
+        assert!(is_slice(alloc::format!(r#"{{"content":[{extra}]}}"#)));
+        assert!(!is_slice(alloc::format!(r#"{{"content":[{extra}],"_meta":{{"x":"{padding}"}}}}"#)));
         assert!(!is_slice(alloc::format!(r#"{{"output":"a","pad":"{padding}"}}"#)));
     }
 
@@ -330,13 +330,13 @@ mod tests {
     fn the_blocks_and_the_failure_of_a_tool_are_read_from_its_result() {
         use crate::dialect::Content;
         let image = r#"{"type":"image","data":"","mimeType":"image/png"}"#;
-        let noted = r#"{"type":"text","text":"b","annotations":{}}"#;
+        let extra = r#"{"type":"text","text":"b","annotations":{}}"#;
         let text = alloc::format!(
-            r#"{{"content":[{{"type":"text","text":"a\n"}},{image},{noted}],"structuredContent":{{"n":1}},"isError":true,"_meta":{{}}}}"#
+            r#"{{"content":[{{"type":"text","text":"a\n"}},{image},{extra}],"structuredContent":{{"n":1}},"isError":true,"_meta":{{}}}}"#
         );
         let result = ToolResult::read(&Json::parse(text.clone()).unwrap()).unwrap();
         let raw = |text: &'static str| Content::Raw(json(text));
-        assert_eq!(result.content[..], [Content::Text("a\n".into()), raw(image), raw(noted)]);
+        assert_eq!(result.content[..], [Content::Text("a\n".into()), raw(image), raw(extra)]);
         assert_eq!((result.structured.as_ref().map(Json::as_str), result.is_error), (Some(r#"{"n":1}"#), true));
         assert_eq!((result.text().as_str(), result.json().as_str()), ("a\n\nb", &*text));
         assert!(!ToolResult::read(&json(r#"{"content":[]}"#)).unwrap().is_error);

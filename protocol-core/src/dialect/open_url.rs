@@ -92,13 +92,13 @@ impl OpenUrl {
 
     /// Checks only the URL.
     pub(super) fn check_url(&self) -> Result<(), String> {
-        authority(&self.url).map(drop)
+        checked_host(&self.url).map(drop)
     }
 
     /// The host of the URL, without its port; an IPv6 address is in brackets. `None` if the URL is not valid.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
-        authority(&self.url).ok()
+        checked_host(&self.url).ok()
     }
 
     /// Reads the parameters of an `elicitation/create` in URL mode.
@@ -159,9 +159,9 @@ impl RpcError {
 
 /// The host of an absolute URL, or the reason why the URL is not allowed.
 ///
-/// The check is stricter than RFC 3986, against URLs that deceive a reader: no user name, since it can look like a host; no escapes in the
-/// host; no characters that browsers convert into other characters.
-fn authority(url: &str) -> Result<&str, String> {
+/// The check is stricter than RFC 3986, so that a URL cannot deceive its reader. It refuses escapes in the host, characters that
+/// browsers convert into other characters, and a user name, which can look like a host.
+fn checked_host(url: &str) -> Result<&str, String> {
     let refused = |why: &str| Err(alloc::format!("url {why}"));
     if url.len() > OpenUrl::MAX_URL_BYTES {
         return Err(alloc::format!("url is longer than {} bytes", OpenUrl::MAX_URL_BYTES));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_contains_urls_of_which_the_valid_ones_are_read() {
+    fn the_valid_urls_in_an_error_are_read_and_invalid_ones_are_left_out() {
         let urls = [OpenUrl::new("\"a\"", "https://a/").with_id("1"), OpenUrl::new("b", "https://b/").with_id("2")];
         let error = RpcError::url_elicitation_required(&urls);
         let first = r#"{"mode":"url","message":"\"a\"","url":"https://a/","elicitationId":"1"}"#;

@@ -20,10 +20,10 @@ pub struct InputRound {
 /// One input request of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RoundInput {
-    /// The name of the input request, which its answer in the retry has, too.
+    /// The name of the input request. Its answer in the retry has the same name.
     pub(crate) name: Text,
     pub(crate) ask: Ask,
-    /// The sampling depth, which the caller may take into account.
+    /// The sampling depth that the frame states.
     pub(crate) depth: u8,
 }
 
@@ -136,9 +136,10 @@ mod tests {
     use super::*;
     use crate::dialect::Sample;
 
-    /// A regression: `toolChoice` alone was refused as undeclared, but the capability was not among those that are required.
+    /// A regression: a sampling request with `toolChoice` and without `tools` was refused for lack of the capability `sampling_tools`, but
+    /// [`Ask::required_capabilities`] did not contain that capability.
     #[test]
-    fn sampling_with_tools_or_a_choice_of_tools_requires_its_capability() {
+    fn sampling_with_tools_or_a_tool_choice_requires_the_capability_for_tools() {
         let needs_tools = |params: &str| {
             let sample = Sample { params: Some(Json::parse(params.to_owned()).unwrap()), ..Sample::new("?") };
             Ask::Sample(sample.into()).required_capabilities().sampling_tools

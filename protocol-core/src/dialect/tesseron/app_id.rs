@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn item_27_reserved_words_are_no_app_ids() {
+    fn reserved_words_are_no_app_ids() {
         for text in RESERVED {
             assert_eq!(AppId::parse(text).unwrap_err(), AppIdError::Reserved);
         }

@@ -31,7 +31,7 @@ pub enum BindRequest {
     },
     /// Any other frame.
     Other {
-        /// The id to reply with; `null` if the frame has no id.
+        /// The id to reply with; `null` if the frame has no id that can be read.
         id: WireId,
     },
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_first_frame_is_read_with_the_id_to_answer_it_with() {
+    fn any_other_first_frame_is_read_with_the_id_for_the_reply() {
         assert_eq!(asked(r#"{"jsonrpc":"2.0","id":7,"method":"actions/invoke","params":{}}"#), "other Int(7)");
         assert_eq!(asked(r#"{"jsonrpc":"2.0","id":7,"method":"actions/invoke","params":[]}"#), "other Int(7)");
         assert_eq!(asked(r#"{"jsonrpc":"2.0","id":"a","result":{}}"#), r#"other Str("a")"#);

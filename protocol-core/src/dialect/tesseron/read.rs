@@ -137,7 +137,7 @@ impl Tesseron {
         Ok(PeerInfo {
             identity,
             protocol,
-            capabilities: of_agent(declared.as_bytes()),
+            capabilities: agent_capabilities(declared.as_bytes()),
             declared,
             instructions: None,
             credentials: Some(SessionCredentials { session_id, claim_code: text("claimCode"), resume_token: text("resumeToken") }),
@@ -220,7 +220,7 @@ fn operation(id: WireId, op: Op, given: Option<&IndexedObject<'_>>, frame: Frame
 fn ask(id: WireId, method: &str, params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
     let own = local.capabilities;
     let is_sampling = method == "sampling/request";
-    let (declared, missing) = match is_sampling {
+    let (declared, refusal_code) = match is_sampling {
         true => (own.sampling, code::SAMPLING_NOT_AVAILABLE),
         false => (own.elicitation, code::ELICITATION_NOT_AVAILABLE),
     };
@@ -235,7 +235,7 @@ fn ask(id: WireId, method: &str, params: &IndexedObject<'_>, frame: Frame<'_>, l
         })
     } else {
         let error =
-            RpcError::fixed(missing, "the agent does not support this input request").with_data(client_name(local.identity));
+            RpcError::fixed(refusal_code, "the agent does not support this input request").with_data(client_name(local.identity));
         Err(Refusal { violation: Some(Violation::UndeclaredInput), error })
     };
     Message::Ask { id, ask, parent, depth: 0 }
@@ -386,7 +386,7 @@ fn is_true(object: &[u8], name: &str) -> bool {
     member(object, name) == Some(b"true")
 }
 
-fn of_agent(declared: &[u8]) -> Capabilities {
+fn agent_capabilities(declared: &[u8]) -> Capabilities {
     Capabilities {
         sampling: is_true(declared, "sampling"),
         elicitation: is_true(declared, "elicitation"),
@@ -402,7 +402,7 @@ fn read_agent(agent: &[u8]) -> Option<Identity> {
 fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message> {
     let identity = params.member("agent").and_then(read_agent)?;
     let capabilities = match params.member("agentCapabilities") {
-        Some(declared) if Kind::of(declared) == Kind::Object => Some((of_agent(declared), frame.json(declared))),
+        Some(declared) if Kind::of(declared) == Kind::Object => Some((agent_capabilities(declared), frame.json(declared))),
         Some(_) => return None,
         None => None,
     };
