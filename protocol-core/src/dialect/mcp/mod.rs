@@ -4,7 +4,8 @@
 //! is stateless: its `_meta` names its revision, the capabilities of its caller and, in most requests, the name and version of its caller.
 //! A stateless request does not depend on earlier requests.
 //!
-//! Comments in this folder cite pages and sections of the specification. If they name no revision, they mean 2025-11-25.
+//! Comments in this folder cite pages and sections of the specification. If they name no revision, they mean 2025-11-25; in `stateless.rs`
+//! and `stateless_client.rs` they mean 2026-07-28.
 
 mod read;
 mod rounds;
@@ -32,7 +33,7 @@ pub enum Side {
     Server,
 }
 
-/// A published revision, oldest first.
+/// A published revision. An older revision is less than a newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Revision {
@@ -74,7 +75,7 @@ impl Revision {
         }
     }
 
-    /// The revision with that name, if this crate speaks it.
+    /// The revision with the name `name`, if this crate speaks it.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.as_str() == name)
@@ -95,12 +96,12 @@ pub enum Era {
 }
 
 impl Era {
-    /// Returns `true` if this includes the revisions with a handshake.
+    /// Returns `true` if the era includes the revisions with a handshake.
     pub(crate) const fn has_legacy(self) -> bool {
         !matches!(self, Self::Modern)
     }
 
-    /// Returns `true` if this includes the revisions without a handshake.
+    /// Returns `true` if the era includes the revisions without a handshake.
     pub(crate) const fn has_modern(self) -> bool {
         !matches!(self, Self::Legacy)
     }
@@ -153,7 +154,7 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    /// The rules of an end in the revision `agreed`; before a handshake if it is `None`.
+    /// The rules of an end in the revision `agreed`. If it is `None`, the rules before a handshake.
     pub(crate) const fn rules(side: Side, agreed: Option<Revision>) -> &'static Rules {
         const fn all(side: Side) -> [Rules; 6] {
             [
@@ -167,12 +168,12 @@ impl Mcp {
         }
         static CLIENT: [Rules; 6] = all(Side::Client);
         static SERVER: [Rules; 6] = all(Side::Server);
-        let [fresh, r2024_11_05, r2025_03_26, r2025_06_18, r2025_11_25, r2026_07_28] = match side {
+        let [before, r2024_11_05, r2025_03_26, r2025_06_18, r2025_11_25, r2026_07_28] = match side {
             Side::Client => &CLIENT,
             Side::Server => &SERVER,
         };
         match agreed {
-            None => fresh,
+            None => before,
             Some(Revision::R2024_11_05) => r2024_11_05,
             Some(Revision::R2025_03_26) => r2025_03_26,
             Some(Revision::R2025_06_18) => r2025_06_18,

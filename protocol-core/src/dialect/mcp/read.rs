@@ -58,8 +58,8 @@ impl Mcp {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // A client does not reply to text without an id, since a server may print anything to its output. A stateless client sends
-                // no replies at all.
+                // A client does not reply to a malformed message without an id, since a server may print other text to its output. A
+                // stateless client sends no replies at all.
                 let may_answer = |id: &Option<WireId>| self.side == Side::Server || (id.is_some() && !self.is_stateless_client());
                 let answer = answer.filter(|(id, _)| may_answer(id));
                 Message::Reject { violation: Some(violation), answer }
@@ -240,8 +240,8 @@ impl Mcp {
         })
     }
 
-    /// Checks a result. Without a handshake, checks its type. Otherwise checks only that the short result of a tool is not a task
-    /// (2025-11-25, "Tasks"), since we never ask for a task.
+    /// Checks a result. In a revision without a handshake, checks its `resultType`. In any other revision, checks only that the result of a
+    /// tool, if it is short, is not a task (2025-11-25, "Tasks"): this end never asks for a task.
     pub(crate) fn check_result(self, _exchange: u64, op: Op, result: &Json) -> ResultFit {
         if self.is_stateless() {
             return Self::check_type(Some(op), result);
@@ -290,7 +290,7 @@ impl Mcp {
     }
 }
 
-/// Reads the parameters of a request, and checks the types of the members that accessors return.
+/// Reads the parameters of a request, and checks the types of the members that the accessors of [`Request`](crate::Request) return.
 pub(super) fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Result<RawParams, Text> {
     const NAMED: [Member; 2] = [Member::text("name"), Member::any("arguments")];
     const RESOURCE: [Member; 2] = [Member::text("uri"), Member::none()];

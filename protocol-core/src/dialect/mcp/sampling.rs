@@ -33,8 +33,8 @@ pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<()
 }
 
 /// Checks the roles and the blocks of messages. The message after one with `tool_use` blocks must have exactly one `tool_result` block for
-/// each of those blocks, and a message with `tool_result` blocks must have no others (2025-11-25, "Tool Use in Sampling", "Message Content
-/// Constraints").
+/// each of those blocks, and a message with `tool_result` blocks must have no other blocks (2025-11-25, "Tool Use in Sampling", "Message
+/// Content Constraints").
 fn check_messages(messages: &[u8], revision: Revision) -> Result<(), String> {
     let mut waiting: Vec<String> = Vec::new();
     for message in elements(messages) {

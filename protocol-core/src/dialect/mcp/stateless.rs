@@ -218,8 +218,8 @@ fn discovered(local: &LocalEnd<'_>) -> Json {
     })
 }
 
-/// Writes the members of a result, which `members` writes, and those that every result of the revision has. Writes the cache hint if
-/// `is_cacheable` is `true`, and the id of the subscription if the result ends one.
+/// Writes the members of a result: those that `members` writes, and those that every result of the revision has. Also writes the cache hint
+/// if `is_cacheable` is `true`, and the id `subscription` if the result ends a subscription.
 pub(super) fn write_result_members(
     object: &mut Object<'_>,
     is_cacheable: bool,

@@ -1,5 +1,5 @@
 //! The messages of a client in the revision without a handshake (2026-07-28): the probe, which asks a server for its revisions, the members
-//! that name the client in each request, and subscriptions. Names in parentheses are pages and sections of the specification.
+//! that name the client in each request, and subscriptions.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -111,7 +111,7 @@ fn has_legacy(versions: Option<&Json>, local: &LocalEnd<'_>) -> bool {
     versions.is_some_and(|versions| lists_revision(versions, |revision| revision <= local.newest()))
 }
 
-/// Writes a subscription (Subscriptions).
+/// Writes the request that begins a subscription (Subscriptions).
 pub(crate) fn write_listen(frames: &mut FrameBuffer, id: u64, filter: &SubscriptionFilter, stamp: Stamp<'_>) -> WrittenFrame {
     frames.request(id, "subscriptions/listen", 256, |out| {
         Object::write(out, |object| {
@@ -160,7 +160,8 @@ impl Mcp {
     }
 }
 
-/// Reads a notification that is new in this revision, or has another meaning than in earlier ones; `None` for any other notification.
+/// Reads a notification that is new in this revision, or has another meaning than in earlier revisions; `None` for any other
+/// notification.
 /// `max_uris` is the maximum number of URIs in a filter, `max_id` the maximum length of an id in bytes.
 pub(super) fn notification(method: &str, params: &IndexedObject<'_>, max_uris: usize, max_id: usize) -> Option<Message> {
     let notice = match method {

@@ -54,7 +54,7 @@ impl Added<'_> {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT) || (!self.stamp.is_empty() && names_caller(name))
     }
 
-    /// Writes `_meta` with these members and those of `given`. Writes no `_meta` if there are none of either.
+    /// Writes `_meta` with these members and those of `given`. Writes nothing if there are no members to add and `given` is `None`.
     fn write_meta(&self, object: &mut Object<'_>, given: Option<&Json>) {
         if self.is_empty() && given.is_none() {
             return;
@@ -81,7 +81,7 @@ impl Added<'_> {
         let whole = params.as_bytes();
         let Some(open) = whole.strip_suffix(b"}").filter(|_| !self.is_empty()) else { return push_json(out, whole) };
         push_json(out, open);
-        // An object without members has only white space between its brackets.
+        // An object without members has only white space between its braces.
         if open.iter().skip(1).any(|byte| !byte.is_ascii_whitespace()) {
             out.push(b',');
         }
@@ -129,7 +129,8 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
     }
 }
 
-/// Returns `true` if `params` may contain `_meta`: a string begins with `_`, or there is a `\u` escape, which may stand for a letter.
+/// Returns `true` if `params` may contain `_meta`: a string begins with `_`, or there is a `\u` escape, which may stand for a
+/// character of this name.
 fn may_have_meta(params: &Json) -> bool {
     let has_start = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
     any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, has_start))
@@ -671,7 +672,7 @@ impl Content {
     /// An estimate of the length of the block in bytes. It is an upper bound if the block is long text.
     fn size(&self) -> usize {
         /// The length in bytes from which the escapes of text are counted. For shorter text, counting would take longer than a second
-        /// allocation.
+        /// allocation of the buffer.
         const LONG: usize = 1024;
         match self {
             Self::Text(text) if text.as_bytes().len() >= LONG => text_size(text.as_bytes()).saturating_add(32),
@@ -757,7 +758,7 @@ mod tests {
         for given in [r#"{"_meta":{"x":1,"progressToken":9},"a":2}"#, r#"{"\u005fmeta":{"x":1},"a":2}"#] {
             assert_eq!(merged(given), r#"{"a":2,"_meta":{"x":1,"progressToken":7}}"#, "{given}");
         }
-        // The letters `_meta` in a string only cause a second check.
+        // A value `_meta` is not a member of this name.
         assert_eq!(merged(r#"{"a":"_meta"}"#), r#"{"a":"_meta","_meta":{"progressToken":7}}"#);
     }
 }
