@@ -10,7 +10,7 @@ use super::Content;
 
 /// A list of blocks of content. It dereferences to a slice, and converts from and into a `Vec`.
 ///
-/// A list of one block, as in most results, is stored without an allocation, unless it was made from a `Vec`, which is kept.
+/// A list of one block, as in most results, is stored without an allocation. A list that is made from a `Vec` keeps the `Vec`.
 #[derive(Clone, Default)]
 pub struct Blocks(Storage);
 

@@ -64,9 +64,8 @@ impl Caller {
         self.log_level
     }
 
-    /// The `_meta` of the request exactly as it arrived. `None` if its only members are those that the session reads itself, such as a
-    /// progress token, or the members that name the caller; and after [`forget_meta`](Self::forget_meta). Always `None` on Tesseron, which
-    /// has no `_meta`.
+    /// The `_meta` of the request exactly as it arrived. `None` if the session reads all of its members itself, such as a progress token
+    /// and the members that name the caller. Also `None` after [`forget_meta`](Self::forget_meta), and on Tesseron, which has no `_meta`.
     #[must_use]
     pub fn meta(&self) -> Option<&Json> {
         self.meta.as_deref()
@@ -115,7 +114,7 @@ impl Caller {
 /// caller, so that the text need not be read again.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownCaller {
-    /// The members of `_meta` that named the caller, with the separators before them. Never empty.
+    /// The members of `_meta` that named the caller, exactly as in the frame, with the separator before the first. Never empty.
     text: Box<[u8]>,
     caller: StatelessCaller,
 }
@@ -124,7 +123,7 @@ impl KnownCaller {
     /// The maximum length of the text in bytes. A longer text is read again in each request.
     const MAX_TEXT: usize = 4096;
 
-    /// Remembers the caller of the request in `frame`. `None` if the text that names the caller is empty or too long.
+    /// Copies `caller` and the text that names it in `frame`. `None` if this text is empty or too long.
     pub(crate) fn new(caller: &StatelessCaller, frame: &[u8]) -> Option<Self> {
         let text = caller.text.cut(frame);
         let is_fit = !text.is_empty() && text.len() <= Self::MAX_TEXT;

@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::json::read::for_each_key;
 use crate::json::write::Object;
 
-/// Returns the checkpoint `partial` with `status` as its member `status`, instead of the one that `partial` may have.
+/// Returns the checkpoint `partial` with its member `status` set to `status`.
 pub(super) fn with_status(partial: &Json, status: &str) -> Json {
     let mut out = Vec::with_capacity(partial.as_bytes().len().saturating_add(32));
     Object::write(&mut out, |object| {
@@ -21,7 +21,8 @@ pub(super) fn with_status(partial: &Json, status: &str) -> Json {
     Json::written(out)
 }
 
-/// Returns `error` with the partial result in its data, as the member `partial`. Data that is no object becomes the member `data`.
+/// Returns `error` with the partial result in its data, as the member `partial`. Data of `error` that is no object becomes the
+/// member `data` of the new data.
 pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
     let mut data = Vec::new();
     Object::write(&mut data, |object| {

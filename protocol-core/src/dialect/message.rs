@@ -82,7 +82,7 @@ pub(crate) enum Message {
         invocation: Option<u64>,
     },
     Notice(Notice),
-    /// The peer acknowledges a subscription of ours, for these kinds. `number` is `None` if the id cannot be one of ours.
+    /// The peer acknowledges a subscription of ours, for the kinds in `accepted`. `number` is `None` if the id cannot be one of ours.
     Acknowledged {
         number: Option<u64>,
         accepted: SubscriptionFilter,
@@ -119,8 +119,8 @@ pub(crate) struct StatelessCaller {
     pub(crate) text: Span,
 }
 
-/// The refusal of a request because of its contents: the violation, if there is one, and the error to reply with. If the state of the
-/// session is another reason to refuse the request, that reason counts.
+/// The refusal of a request because of its contents: the violation, if there is one, and the error to reply with. If the session also has
+/// to refuse the request because of its state, it sends the error for the state instead.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) violation: Option<Violation>,
@@ -209,7 +209,7 @@ pub(crate) enum ProbeVerdict {
     Mismatch,
 }
 
-/// The reason why the handshake fails at the peer's answer to our handshake request.
+/// The reason why the peer's answer to our handshake request is not accepted, so that the handshake fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeFailed {
     Malformed,
@@ -242,9 +242,9 @@ pub(crate) struct Rules {
     pub(crate) lane_bound: bool,
     /// `true` if frames that cannot be read are answered with an error without an id.
     pub(crate) answers_unreadable: bool,
-    /// `true` if an update of progress without a value is sent as it is. Otherwise the first such update is sent with the value 0. A later
-    /// one is kept until the value increases or, if it has a message and
-    /// [`ProgressPolicy::repeat_value_for_message`](crate::ProgressPolicy::repeat_value_for_message) is set, is sent with the last value.
+    /// `true` if an update of progress without a value is sent as it is. Otherwise the first such update is sent with the value 0, and a
+    /// later one is kept until the value increases. A later update with a message is not kept, but sent with the last value, if
+    /// [`ProgressPolicy::repeat_value_for_message`](crate::ProgressPolicy::repeat_value_for_message) is set.
     pub(crate) lone_messages: bool,
     /// `true` if progress is sent as a percentage.
     pub(crate) percent: bool,

@@ -66,7 +66,8 @@ pub enum Protocol {
         /// Client or server.
         side: mcp::Side,
         /// The newest revision to agree on in a handshake. Older revisions with a handshake are spoken, too. A revision without a
-        /// handshake counts as the newest one with a handshake: [`Config::era`](crate::Config::era) chooses revisions without one.
+        /// handshake counts as [`mcp::Revision::NEWEST_LEGACY`]: [`Config::era`](crate::Config::era) alone determines whether this end
+        /// speaks revisions without a handshake.
         newest: mcp::Revision,
     },
     /// Tesseron 1.2.
@@ -164,7 +165,8 @@ impl Dialect {
 
     // From the peer.
 
-    /// Reads a frame. `recent` is the caller of an earlier request. It only saves work: the message has the same meaning without it.
+    /// Reads a frame. `recent` is the caller of an earlier request. If the frame is a request of the same caller, the text that names the
+    /// caller is not read again. Without `recent` the message is the same.
     pub(crate) fn read(self, frame: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
         match self {
             Self::Mcp(protocol) => protocol.read(frame, local, recent),
@@ -188,7 +190,7 @@ impl Dialect {
         }
     }
 
-    /// Returns `true` if the peer of this end makes a handshake, or may make one.
+    /// Returns `true` if the peer may make a handshake.
     pub(crate) const fn has_handshake(self, local: &LocalEnd<'_>) -> bool {
         match self {
             Self::Mcp(_) => local.era.has_legacy(),
@@ -222,7 +224,7 @@ impl Dialect {
         delegate!(self, protocol => protocol.check_result(exchange, op, result))
     }
 
-    /// An upper bound on the length of the frame of a request of ours in bytes, without the stamp and the members of a retry.
+    /// An upper bound on the length of the frame of a request of ours in bytes, without the [`Stamp`] and the members of a retry.
     pub(crate) fn call_size(self, call: &Outgoing) -> usize {
         /// The length of `jsonrpc`, the id, a method of the protocol, and the members that the session adds.
         const MEMBERS: usize = 256;
@@ -372,8 +374,8 @@ impl Dialect {
         }
     }
 
-    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, who
-    /// can also refuse to give one. Returns an error if a retry cannot contain the answer.
+    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, and may
+    /// decline to give it. Returns an error if a retry cannot contain the answer.
     pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         match self {
             Self::Mcp(protocol) => protocol.round_answer(answer, can_decline),
@@ -403,7 +405,8 @@ impl Dialect {
         mcp::Mcp::request_with_rounds(method, params)
     }
 
-    /// An upper bound on the length of the frame in which `identity` answers the request `id` with a round of input requests, in bytes.
+    /// An upper bound on the length, in bytes, of the frame that answers the request `id` with a round of input requests. The frame names
+    /// this end, whose identity is `identity`.
     pub(crate) fn round_size(self, round: &InputRound, id: &WireId, identity: &Identity) -> usize {
         /// The length of `jsonrpc`, a number as the id, and the names of the members.
         const MEMBERS: usize = 256;

@@ -75,8 +75,8 @@ impl Outgoing {
         Self { op, parts, meta: None, log_level: None }
     }
 
-    /// Returns `false` for a request that sets the log level to no known level, and for a request that subscribes or unsubscribes without a
-    /// URI. The session needs the level and the URI, since it sends neither request to a stateless peer: it writes the level into the
+    /// Returns `false` for a request that sets the log level to an unknown level, and for a request that subscribes or unsubscribes without
+    /// a URI. The session needs the level and the URI, since it sends neither request to a stateless peer: it writes the level into the
     /// `_meta` of every request, and the URI into its `subscriptions/listen`. Returns `true` for any other request.
     pub(crate) fn is_understood(&self) -> bool {
         match self.op {

@@ -542,7 +542,7 @@ fn with_rest(spans: ParamSpans, rest: Option<Box<Rest>>) -> Request {
 }
 
 /// Finds members by a second pass over the text. This is needed for parameters with many members, with an escape in a name, or with a
-/// repeated member. If a member is repeated, the last one counts that does not count as missing.
+/// repeated member. Of the values of a repeated member, the last is used, without those that count as missing.
 #[cold]
 fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     if u32::try_from(text.len()).is_err() {
@@ -551,7 +551,7 @@ fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     let mut spans = [Span::default(); 2];
     read::for_each_key(text, |key, value| {
         for (span, member) in spans.iter_mut().zip(members) {
-            // If `null` counts as missing, it does not replace an earlier value.
+            // A `null` that counts as missing does not replace an earlier value.
             let counts = member.demand == Demand::Text || value != b"null";
             if counts && member.demand != Demand::None && key.is(member.name) {
                 let from = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
@@ -633,7 +633,7 @@ mod tests {
 
     const MEMBERS: &[Member; 2] = &[Member::text("name"), Member::any("arguments")];
 
-    /// Reads a request in a frame.
+    /// Reads a request with the parameters `text` from a frame.
     fn request(text: &str, op: Op, members: &'static [Member; 2]) -> Result<Request, Text> {
         let frame = alloc::format!(r#"{{"params":{text}}}"#);
         let mut all = Members::at(Cursor::new(frame.as_bytes(), 9)).unwrap();

@@ -20,8 +20,8 @@ pub struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
-    /// Returns `true` if the filter has the kind of this notice. Always `false` for a notice of which no subscription has the kind, such as
-    /// [`Notice::ResourceValue`]: it belongs to one subscription of Tesseron, which it names.
+    /// Returns `true` if the filter has the kind of this notice. Always `false` for a kind that no filter can have, such as
+    /// [`Notice::ResourceValue`], which belongs to a subscription of Tesseron.
     #[must_use]
     pub fn wants(&self, notice: &Notice) -> bool {
         match notice {

@@ -17,7 +17,7 @@ pub struct Identity {
     pub name: String,
     /// The version, in any form.
     pub version: String,
-    /// The title, for people. Sent on MCP 2025-06-18 and later, and on Tesseron, where the name stands for a missing title.
+    /// The title, for people. Sent on MCP 2025-06-18 and later, and on Tesseron. On Tesseron the name is sent if the title is missing.
     pub title: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct Capabilities {
     pub sampling: bool,
     /// Client: answers sampling requests with tools (MCP 2025-11-25 and later).
     pub sampling_tools: bool,
-    /// Client: answers elicitation in form mode, and so confirmations.
+    /// Client: answers elicitation in form mode, which includes confirmations.
     pub elicitation: bool,
     /// Client: answers elicitation in URL mode (MCP 2025-11-25 and later).
     pub elicitation_url: bool,
@@ -77,8 +77,8 @@ pub struct PeerInfo {
     pub protocol: Text,
     /// The capabilities that the peer declared, without those for which [`Capabilities`] has no field.
     pub capabilities: Capabilities,
-    /// The capabilities that the peer declared, verbatim: a JSON object. Of a Tesseron app, the parameters of its hello or resume, without
-    /// secrets.
+    /// The capabilities that the peer declared, verbatim: a JSON object. If the peer is a Tesseron app, the parameters of its hello or
+    /// resume, without secrets.
     pub declared: Json,
     /// A server's description of itself, for the model; on Tesseron the description of an app.
     pub instructions: Option<Text>,
@@ -173,8 +173,8 @@ pub enum Ask {
     Elicit(Elicit),
     /// Elicitation in URL mode: ask the caller's user to open a URL (MCP 2025-11-25 and later).
     OpenUrl(Box<OpenUrl>),
-    /// Confirmation: ask the caller's user for yes or no. An error counts as no. The caller receives a confirmation as [`Ask::Elicit`] with
-    /// a form without fields.
+    /// Confirmation: ask the caller's user for yes or no. An error reply counts as no. The caller receives a confirmation as
+    /// [`Ask::Elicit`] with a form without fields.
     Confirm {
         /// The message for the user.
         message: String,
@@ -200,8 +200,8 @@ pub struct Sample {
     pub max_tokens: Option<u64>,
     /// The JSON Schema that the answer's text should fit. MCP has no field for a schema, so the schema becomes part of the prompt.
     pub schema: Option<Json>,
-    /// The exact parameters. They are always set in a sampling request that arrives. If they are set in one to send, the other fields are
-    /// ignored.
+    /// The exact parameters. They are always set in a sampling request that arrives. If they are set in a request to send, the other fields
+    /// are ignored.
     pub params: Option<Json>,
 }
 
@@ -227,8 +227,9 @@ pub enum Answer {
     Confirm(bool),
     /// The answer to [`Ask::Roots`]: an array of `{uri, name?}`.
     Roots(Json),
-    /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`], or for [`Ask::Confirm`] a no. In a
-    /// retry there are no errors: there the refusal counts as no decision of the user or, for sampling and roots, ends the call.
+    /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`], or for [`Ask::Confirm`] a no. A
+    /// retry (MCP 2026-07-28) cannot contain an error: it says that the user made no decision. For sampling and roots, the refusal ends the
+    /// call.
     Refused(RpcError),
 }
 
@@ -240,7 +241,7 @@ pub struct Sampled {
     pub text: String,
     /// The name of the model.
     pub model: String,
-    /// The exact result. It is always set in an answer that arrives. If it is set in one to send, the other fields are ignored.
+    /// The exact result. It is always set in an answer that arrives. If it is set in an answer to send, the other fields are ignored.
     pub result: Option<Json>,
 }
 
@@ -271,8 +272,8 @@ pub enum Reply {
     Raw(Json),
     /// A tool's output, which the session writes in the form of its protocol.
     Tool(ToolOutput),
-    /// Success without a value. The result of a call of a tool has an empty output. Requests whose results must have other members, such as
-    /// those for lists, need another reply.
+    /// Success without a value. For a call of a tool, the output is empty. Requests whose results must have other members, such as those
+    /// for lists, need another reply.
     Done,
     /// A round of input requests, which ends the exchange. If the round cannot be sent, the session sends an internal error instead. To get
     /// the reason, and let the call go on, use [`crate::Session::finish_round`].
@@ -281,7 +282,7 @@ pub enum Reply {
     Contents(Json),
     /// A page of the requested list.
     Page(Page),
-    /// Values for an argument.
+    /// The values that an argument may have.
     Completion(Completion),
     /// The tool or the resource does not exist.
     NotFound(NotFound),
@@ -289,7 +290,7 @@ pub enum Reply {
     Error(RpcError),
 }
 
-/// Values for an argument.
+/// The values that an argument may have: the answer to a [`CompletionRequest`](super::CompletionRequest).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completion {
@@ -302,7 +303,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The list of all values.
+    /// A completion with these values, of which there are no more.
     pub fn all<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Self {
         Self { values: values.into_iter().map(Into::into).collect(), total: None, has_more: false }
     }
@@ -489,7 +490,7 @@ impl Level {
         }
     }
 
-    /// The level with that name; `None` if there is none.
+    /// The level with the name `name`; `None` if there is no such level.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == name)
@@ -549,8 +550,8 @@ pub enum Notice {
         uri: Text,
     },
     /// The new value of a subscribed resource. To a peer of MCP that has made a handshake, this notice is sent as
-    /// [`Notice::ResourceUpdated`], without the value. For the subscriptions of MCP 2026-07-28, publish `ResourceUpdated`
-    /// ([`Session::publish`](crate::Session::publish)): they do not have this kind.
+    /// [`Notice::ResourceUpdated`], without the value. The subscriptions of MCP 2026-07-28 do not include this notice: publish
+    /// `ResourceUpdated` instead ([`Session::publish`](crate::Session::publish)).
     ResourceValue {
         /// The name of the subscription. Ignored on MCP.
         subscription: Text,
