@@ -88,7 +88,7 @@ impl Backlog {
         Some(frame)
     }
 
-    /// Drops the answers, since the server has forgotten its requests.
+    /// Drops the answers, since the server has forgotten the requests that they answer.
     pub(super) fn clear_answers(&mut self) {
         let bytes: usize = self.answers.drain(..).map(|frame| frame.len()).sum();
         self.bytes = self.bytes.saturating_sub(bytes);

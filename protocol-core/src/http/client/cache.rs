@@ -1,6 +1,6 @@
 //! The cache of results (MCP 2026-07-28, Caching).
 //!
-//! The cache keeps the lists of tools, of prompts, of resources and of templates, page by page, and the contents of resources, each for the
+//! The cache keeps the lists of tools, prompts, resources and resource templates, page by page, and the contents of resources, each for the
 //! time that the server allows (`ttlMs`), and at most for [`HttpClientTimeouts::cache_max`]. A client is one caller at one server, so
 //! `cacheScope` does not matter.
 

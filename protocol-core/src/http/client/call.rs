@@ -19,7 +19,7 @@
 //!
 //! * if its HTTP exchange ended or broke without the response: in the era without a handshake, or before an event with an id has come;
 //! * if its HTTP response is too long, or its stream cannot be read or resumed;
-//! * if its stream is broken when the HTTP session is gone;
+//! * if its stream is broken when the HTTP session is gone, or breaks after that;
 //! * if the HTTP session is gone again after the call was sent again;
 //! * if the HTTP response does not contain its response, and the server may have done the work.
 

@@ -19,6 +19,9 @@
 //! | `resumption`, `backlog`, `tools`, `cache` | the waits before a stream is resumed, the frames that wait, the headers of tools, and cached results |
 //! | `verdict` | the meaning of a response |
 //! | `requests`, `responses` | the steps that make requests, and those that read responses |
+//!
+//! In these files an *exchange* is an HTTP exchange, with an [`HttpRequestId`]. A *call* is one exchange of the session, with an
+//! [`ExchangeId`]: one JSON-RPC request and its response.
 
 mod backlog;
 mod cache;
@@ -58,7 +61,7 @@ use cache::Cache;
 use call::Call;
 use exchange::{Exchange, Purpose};
 use get_stream::GetStream;
-use resumption::Chance;
+use resumption::Jitter;
 use session::HttpSession;
 use tools::Tools;
 
@@ -241,7 +244,7 @@ impl HttpFault {
     }
 
     /// Returns `true` if [`HttpClientEvent::Fault`] is queued for the fault even if the body of the response has an error.
-    const fn says_more_than_body(&self) -> bool {
+    const fn is_always_reported(&self) -> bool {
         self.is_unauthorized() || matches!(self, Self::Overloaded { .. })
     }
 
@@ -306,13 +309,13 @@ pub enum HttpFailure {
 /// | the server allows caching, and [`HttpClientConfig::cache`] is on | | later requests for the same result get the cached one |
 /// | the client is closed | the HTTP session is ended | |
 ///
-/// A server that has forgotten the HTTP session answers with 404. Old servers answer with 400, and with text or an error that does not name
-/// the request: a call that gets this answer is treated in the same way if the text, or the message of the error, contains the word
-/// "session".
+/// A server that has forgotten the HTTP session answers with 404. Old servers answer with 400, and the body is text, or an error that does
+/// not name the request. A call that gets this answer is treated in the same way if the text, or the message of the error, contains the
+/// word "session".
 ///
-/// If the server answers a call with a status from 300 to 499, and the body has no error, the call ends with the error
-/// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), whose message names the status. With a status from 500 on, such a call is lost
-/// instead.
+/// If the server answers a call with any other status from 300 to 499, and the body has no error, the call ends with the error
+/// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), whose message names the status. If the status is 500 or higher, and the body has no
+/// error, the call is lost.
 ///
 /// # Example
 ///
@@ -356,7 +359,7 @@ pub struct HttpClient {
     tools: Tools,
     backlog: Backlog,
     cache: Cache,
-    chance: Chance,
+    jitter: Jitter,
     /// The deadline for posted messages while the client closes.
     closing: Armed,
     timers: Timers<TimerKey>,
@@ -382,7 +385,7 @@ enum Phase {
 /// The kind of a deadline, and the part of the client that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TimerKey {
-    /// Ends an exchange that has taken too long.
+    /// Gives up an HTTP exchange that has taken too long.
     Exchange(HttpRequestId),
     /// Resumes the stream of a call.
     Resume(ExchangeId),
@@ -403,7 +406,7 @@ impl HttpClient {
         let config = config.into();
         Ok(Self {
             location: Location::parse(&config.url)?,
-            chance: Chance::new(config.seed),
+            jitter: Jitter::new(config.seed),
             config,
             now,
             phase: Phase::Running,
@@ -455,7 +458,7 @@ impl HttpClient {
         self.read_end(request);
     }
 
-    /// Handles the loss of an exchange: the connection could not be made, or broke before the end of the response. Has no effect for a
+    /// Handles the loss of an HTTP exchange: the connection could not be made, or broke before the end of the response. Has no effect for a
     /// request that is over.
     pub fn handle_loss(&mut self, request: HttpRequestId, now: Instant) {
         self.advance(now);
@@ -633,7 +636,7 @@ impl HttpClient {
         self.events.push_back(HttpClientEvent::Fault { exchange, fault });
     }
 
-    /// Passes a frame, which came in the HTTP session of this generation, to the session.
+    /// Passes a frame to the session. `generation` is that of the HTTP session in which the frame came.
     fn pass(&mut self, frame: Bytes, exchange: Option<ExchangeId>, generation: u32) {
         self.events.push_back(HttpClientEvent::Frame { frame, lane: Lane::new(generation), exchange });
     }

@@ -56,7 +56,7 @@ impl HttpClient {
         let era = if request.names_version { Era::Modern } else { Era::Legacy };
         let is_opening = kind == Kind::Initialize;
         if is_opening {
-            // The session treats a silent server as an old one. But over HTTP an old server would have answered.
+            // If the probe gets no answer, the session assumes a server with a handshake. But over HTTP such a server would have answered.
             if self.calls.values().any(|call| *call.kind() == Kind::Probe) {
                 return self.fail(HttpFailure::NoAnswer);
             }
@@ -85,11 +85,11 @@ impl HttpClient {
         self.tools.withdraw(exchange);
         // A server with a handshake does not treat the end of a stream as a cancel. It may also still work on a call that was lost at this
         // end.
-        let is_told = match &call {
+        let posts_cancel = match &call {
             Some(call) => call.era() == Era::Legacy && !call.is_held(),
             None => !self.session.is_unopened(),
         };
-        if is_told {
+        if posts_cancel {
             self.queue_message(frame);
         }
         if let Some(request) = call.and_then(|call| call.request()) {
@@ -182,7 +182,7 @@ impl HttpClient {
         if let Some(is_stopped) = self.backlog.update_stopped(&self.config.limits) {
             self.events.push_back(HttpClientEvent::Writable(!is_stopped));
         }
-        // This is the last step, since no event may follow the end.
+        // This is the last step, since no event may follow `Closed`.
         self.end_session();
     }
 

@@ -154,7 +154,7 @@ impl HttpClient {
         if response.is_success() && is_initialize {
             self.take_session_id(head);
         }
-        if response.fault.says_more_than_body() {
+        if response.fault.is_always_reported() {
             self.fault(Some(exchange), response.fault.clone());
         }
         if response.form == Form::Other || (response.form == Form::Events && !response.is_success()) {
@@ -232,8 +232,8 @@ impl HttpClient {
         let target = location(&head.headers).and_then(|location| self.location.resolve(&sent.target, location));
         let Some(target) = target else { return false };
         let (sent, purpose, redirects) = (sent.clone(), exchange.purpose(), exchange.redirects().saturating_add(1));
-        // A permanent redirection holds for later requests, too. Any redirection of the stream of an old server does, since the address for
-        // messages that this server names is relative to the address of its stream.
+        // A permanent redirection holds for later requests, too. Over the transport of 2024-11-05 so does any redirection of the stream:
+        // the address for messages that the server names is relative to the address of the stream.
         if purpose == Purpose::OldStream || (head.status == 308 && sent.target == *self.location.target()) {
             self.location.move_to(target.clone());
         }
@@ -472,13 +472,13 @@ impl HttpClient {
                 }
             }
             Verdict::Refuse => {
-                if !fault.says_more_than_body() {
+                if !fault.is_always_reported() {
                     self.fault(Some(exchange), fault.clone());
                 }
                 self.refuse(exchange, &RpcError::internal(format!("{fault}")));
             }
             // The fault was reported when the head came.
-            Verdict::Lose if fault.says_more_than_body() => self.drop_call(exchange, fault.clone(), false),
+            Verdict::Lose if fault.is_always_reported() => self.drop_call(exchange, fault.clone(), false),
             Verdict::Lose => self.lose_call(exchange, fault.clone()),
             Verdict::TakeForLegacy => {
                 self.refuse(exchange, &RpcError::fixed(RpcError::METHOD_NOT_FOUND, "the server does not know the request"));
@@ -561,7 +561,8 @@ impl HttpClient {
         }
     }
 
-    /// Sends the requests that wait for the GET stream: it is open, or they no longer wait for it.
+    /// Sends the requests that wait for the GET stream. Called once the stream is open, was refused or lost, or has taken too long, and
+    /// also if the client opens no such stream.
     pub(super) fn begin(&mut self) {
         if self.session.begin() {
             self.timers.set(self.session.timer(), TimerKey::Session, None);
@@ -581,7 +582,7 @@ impl HttpClient {
     fn take_page(&mut self, frame: &Bytes) {
         let Some(result) = member(frame, "result") else { return self.end_lookup(false) };
         let cursor = member(result, "nextCursor").and_then(string);
-        // Faults of tools are not reported here, but when the session reads the list.
+        // Faults of tools are not reported here, but when the session requests the list.
         self.tools.learn(frame, self.config.limits.tools);
         let next = cursor.and_then(|cursor| Some((self.tools.next_page(self.config.limits.pages)?, cursor)));
         if !next.is_some_and(|(call, cursor)| self.ask_for_tools(call, Some(&cursor))) {
@@ -668,10 +669,10 @@ impl HttpClient {
         let Some(call) = self.calls.get_mut(&exchange) else { return };
         let is_current = call.generation() == self.session.generation() && self.session.is_open();
         let can_resume = call.era() == Era::Legacy && is_current && call.resumption().last_event_id().is_some();
-        let chance = self.chance.next();
+        let jitter = self.jitter.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
         call.resumption().pause(fault.retry_after(), timeouts);
-        let attempt = can_resume.then(|| call.resumption().next_attempt(limits, timeouts, chance, self.now)).flatten();
+        let attempt = can_resume.then(|| call.resumption().next_attempt(limits, timeouts, jitter, self.now)).flatten();
         if attempt.is_some() {
             call.wait();
             self.timers.set(call.timer(), TimerKey::Resume(exchange), attempt);
@@ -685,8 +686,8 @@ impl HttpClient {
         self.drop_call(exchange, fault, true);
     }
 
-    /// The same as [`lose_call`](Self::lose_call), but reports the fault only if `tells_owner`.
-    fn drop_call(&mut self, exchange: ExchangeId, fault: HttpFault, tells_owner: bool) {
+    /// The same as [`lose_call`](Self::lose_call), but reports the fault only if `reports_fault`.
+    fn drop_call(&mut self, exchange: ExchangeId, fault: HttpFault, reports_fault: bool) {
         let Some(call) = self.forget_call(exchange) else { return };
         if let Some(request) = call.request() {
             self.abort(request);
@@ -695,7 +696,7 @@ impl HttpClient {
         if matches!(call.kind(), Kind::Probe | Kind::Initialize) {
             return self.fail(HttpFailure::Refused(fault));
         }
-        if tells_owner {
+        if reports_fault {
             self.fault(Some(exchange), fault);
         }
         self.events.push_back(HttpClientEvent::Lost(exchange));
@@ -703,10 +704,10 @@ impl HttpClient {
 
     /// Handles the loss of an attempt to repeat the handshake: there is another one after a while or, after too many, the client fails.
     fn break_reopening(&mut self, fault: &HttpFault) {
-        let chance = self.chance.next();
+        let jitter = self.jitter.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
         self.session.attempts().pause(fault.retry_after(), timeouts);
-        match self.session.attempts().next_attempt(limits, timeouts, chance, self.now) {
+        match self.session.attempts().next_attempt(limits, timeouts, jitter, self.now) {
             Some(at) => self.timers.set(self.session.timer(), TimerKey::Session, Some(at)),
             None => self.fail(HttpFailure::SessionLost),
         }
@@ -714,10 +715,10 @@ impl HttpClient {
 
     /// Handles the break of the GET stream: it is opened again after a while or, after too many attempts, given up.
     fn break_get_stream(&mut self, fault: &HttpFault) {
-        let chance = self.chance.next();
+        let jitter = self.jitter.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
         self.get_stream.resumption().pause(fault.retry_after(), timeouts);
-        match self.get_stream.resumption().next_attempt(limits, timeouts, chance, self.now) {
+        match self.get_stream.resumption().next_attempt(limits, timeouts, jitter, self.now) {
             Some(at) => {
                 self.get_stream.wait();
                 self.timers.set(self.get_stream.timer(), TimerKey::GetStream, Some(at));

@@ -10,7 +10,7 @@ use crate::time::Instant;
 /// The shortest wait, even if the server asks for a shorter one. So a deadline is always later than the time at which it is set.
 const MIN_WAIT: Duration = Duration::from_millis(10);
 
-/// The point that a stream has reached, and the waits of its attempts, over all its exchanges.
+/// The point that a stream has reached, and the waits between the attempts to resume it, over all its HTTP exchanges.
 #[derive(Debug, Default)]
 pub(super) struct Resumption {
     last_event_id: Option<Text>,
@@ -18,9 +18,9 @@ pub(super) struct Resumption {
     retry: Option<Duration>,
     /// The time for which the server asks the client to make no further attempt.
     pause: Duration,
-    /// The number of attempts since the last new event, or since the end of an exchange that lasted for long.
+    /// The number of attempts since the last new event, or since the end of a response that lasted for long.
     failures: u32,
-    /// The time at which the current exchange began to be read.
+    /// The time at which the current response began.
     began: Option<Instant>,
 }
 
@@ -29,7 +29,7 @@ impl Resumption {
         self.last_event_id.as_ref()
     }
 
-    /// Records that the response of a new exchange has begun.
+    /// Records that the response of a new HTTP exchange has begun.
     pub(super) fn begin(&mut self, now: Instant) {
         self.began = Some(now);
     }
@@ -57,7 +57,7 @@ impl Resumption {
         &mut self,
         limits: &HttpClientLimits,
         timeouts: &HttpClientTimeouts,
-        chance: u8,
+        jitter: u8,
         now: Instant,
     ) -> Option<Instant> {
         let lasted = self.began.take().map(|began| now.saturating_duration_since(began));
@@ -71,17 +71,17 @@ impl Resumption {
         let grown = first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         let wait = grown.min(timeouts.resume_delay_max.max(first)).max(core::mem::take(&mut self.pause));
         self.failures = self.failures.saturating_add(1);
-        // At most a quarter more.
-        let extra = wait.saturating_mul(u32::from(chance)).checked_div(1024).unwrap_or_default();
+        // At most a quarter of the wait, since `jitter` is less than 256.
+        let extra = wait.saturating_mul(u32::from(jitter)).checked_div(1024).unwrap_or_default();
         Some(now.saturating_add(wait).saturating_add(extra))
     }
 }
 
 /// A generator of random numbers (SplitMix64) for the extra waits, so that the clients of one server do not reconnect at the same time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chance(u64);
+pub(super) struct Jitter(u64);
 
-impl Chance {
+impl Jitter {
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -98,9 +98,9 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn waits(resumption: &mut Resumption, chance: u8) -> Vec<u128> {
+    fn waits(resumption: &mut Resumption, jitter: u8) -> Vec<u128> {
         let (limits, timeouts) = (HttpClientLimits::default(), HttpClientTimeouts::default());
-        let next = || resumption.next_attempt(&limits, &timeouts, chance, Instant::ZERO);
+        let next = || resumption.next_attempt(&limits, &timeouts, jitter, Instant::ZERO);
         core::iter::from_fn(next).map(|at| at.saturating_duration_since(Instant::ZERO).as_millis()).collect()
     }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_event_and_a_stream_that_was_open_for_long_begin_the_waits_anew() {
+    fn a_new_event_and_a_stream_that_was_open_for_long_reset_the_waits() {
         let mut resumption = Resumption::default();
         assert_eq!(waits(&mut resumption, 0).len(), 5);
         resumption.reach(Some("7"));
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(resumption.last_event_id().map(|id| &**id), Some("7"));
     }
 
-    /// A regression: the beginning of a stream that had long been broken was still compared with the time of the next failure. If the
-    /// server then stayed unreachable, there were twice as many attempts.
+    /// A regression: any failure long after the beginning of a stream reset the count of attempts, even if the stream had broken soon after
+    /// its beginning. If the server stayed unreachable, there were twice as many attempts.
     #[test]
     fn only_the_time_for_which_a_stream_was_open_counts_and_not_the_time_since() {
         let mut resumption = Resumption::default();

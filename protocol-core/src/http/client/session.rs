@@ -1,11 +1,11 @@
 //! The HTTP session of a client whose session has a handshake (Transports 2025-11-25, "Session Management").
 //!
 //! ```text
-//!             open              agree: its result        confirm: `initialized` was acknowledged     begin
+//!             open              agree: a result          confirm: `initialized` was acknowledged     begin
 //!   Unopened -------> Opening --------------------> Agreed ----------------------------> Confirmed -------> Open
 //!      ^                 |                            ^                                                      |
 //!      `-----------------'                            | agree                                                | reopen: the server
-//!        forget: its error                            `-------------------- Reopening <----------------------' has forgotten it
+//!        forget: an error                             `-------------------- Reopening <----------------------' has forgotten it
 //! ```
 //!
 //! The confirmation also counts as acknowledged if the server refuses it or does not answer it in time, and if the connection is lost.

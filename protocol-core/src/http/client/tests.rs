@@ -146,7 +146,6 @@ impl Bench {
         assert!(self.client.poll_timeout().is_none_or(|at| at > self.now), "no deadline is left in the past");
     }
 
-    /// Takes the log.
     fn take_log(&mut self) -> Vec<String> {
         core::mem::take(&mut self.log)
     }
@@ -256,7 +255,7 @@ fn shown(request: &HttpClientRequest) -> String {
 // ---- The choice of an era ----
 
 #[test]
-fn the_answer_to_the_probe_leads_to_requests_without_a_handshake_to_the_handshake_or_to_an_end() {
+fn the_answer_to_the_probe_chooses_the_era_or_ends_the_session() {
     let (handshake, modern) = ("POST initialize", "POST tools/call");
     let end = |why: &str| format!("failed: {why}");
     let unsupported = |versions: &str| {
@@ -365,7 +364,7 @@ fn a_server_that_refuses_both_eras_is_tried_with_the_transport_of_2024() {
 }
 
 #[test]
-fn a_confirmation_that_an_old_server_redirects_still_goes_before_the_requests() {
+fn requests_wait_until_a_confirmation_that_an_old_server_redirects_is_acknowledged() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.head(0, 404, "");
     bench.head(1, 200, EVENTS);
@@ -382,7 +381,7 @@ fn a_confirmation_that_an_old_server_redirects_still_goes_before_the_requests() 
 }
 
 #[test]
-fn the_address_that_an_old_server_names_is_relative_to_where_its_stream_was_found() {
+fn the_address_that_an_old_server_names_is_relative_to_the_address_of_its_stream() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.head(0, 404, "");
     bench.head_with(1, 307, &[("location", "/v2/sse")]);
@@ -442,7 +441,7 @@ fn each_message_is_a_post_and_those_after_the_handshake_name_the_session_and_its
 /// Regression: the call and the GET were under way at the same time. A server that sends the input requests of a call on the GET stream
 /// usually drops them as long as that stream is not open, so one call in five waited for its response for ever.
 #[test]
-fn requests_wait_for_the_get_stream_until_it_is_open_or_refused_or_for_a_while() {
+fn requests_wait_until_the_get_stream_is_open_refused_or_lost_or_a_time_limit_is_over() {
     type Step = fn(&mut Bench);
     let steps: [(&str, Step, &[&str]); 4] = [
         ("opened", |bench| bench.head(2, 200, EVENTS), &["POST [s1] tools/call"]),
@@ -467,7 +466,7 @@ fn requests_wait_for_the_get_stream_until_it_is_open_or_refused_or_for_a_while()
     assert_eq!(bench.take_log(), ["POST [s1] tools/call"], "no stream, no wait");
 }
 
-/// Regression: the client sent the version that the server had named in a header of its own requests, even if the version was not a known
+/// Regression: the client put the version that the server had named into a header of its own requests, even if the version was not a known
 /// one.
 #[test]
 fn a_version_that_is_not_known_is_never_put_into_a_header() {
@@ -550,7 +549,7 @@ fn a_cancel_is_posted_before_the_stream_is_closed_and_waits_for_no_other_post() 
 /// Regression: the channel of the session was stopped before the cancel and resumed after the loss of the call. The client then dropped the
 /// cancel, because it no longer had the call.
 #[test]
-fn a_cancel_of_a_call_that_was_lost_before_it_could_be_sent_still_reaches_the_server() {
+fn a_cancel_that_waits_is_posted_even_if_its_call_is_lost_in_the_meantime() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| {
         (config.limits.messages, config.limits.waiting_frames) = (1, 1);
     });
@@ -747,7 +746,7 @@ fn a_server_that_names_a_time_to_wait_is_asked_again_only_after_that_time() {
     let mut again = bench.take_log();
     again.sort_unstable_by(|one, other| other.cmp(one));
     assert_eq!(again, both, "at most a quarter later");
-    // The repeated handshake waits, too.
+    // A repeated handshake waits for that time, too.
     bench.head(6, 404, "");
     assert_eq!(bench.take_log().last().map(String::as_str), Some("POST initialize"));
     bench.head_with(8, 503, &later);
@@ -758,7 +757,7 @@ fn a_server_that_names_a_time_to_wait_is_asked_again_only_after_that_time() {
 }
 
 #[test]
-fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
+fn an_overload_is_reported_once_with_the_time_to_wait_and_the_call_is_not_repeated() {
     let fault = "fault: the server is overloaded (status 503), and may be asked again after 7 s".to_string();
     let body = error(2, -32603);
     for (status, retry_after, body, is_reported, is_lost) in [
@@ -790,7 +789,7 @@ fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
 }
 
 #[test]
-fn with_a_handshake_a_response_on_the_get_stream_or_on_that_of_another_call_ends_its_call() {
+fn with_a_handshake_a_response_on_the_get_stream_or_on_the_stream_of_another_call_ends_its_call() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.open("s1");
     bench.head(2, 200, EVENTS);
@@ -1016,7 +1015,7 @@ fn a_ping_during_the_handshake_is_answered_without_waiting_for_it() {
 }
 
 #[test]
-fn messages_wait_while_too_many_are_unacknowledged_and_then_the_session_is_stopped() {
+fn messages_wait_while_too_many_are_unacknowledged_and_if_many_wait_the_channel_is_stopped() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| {
         (config.limits.messages, config.limits.waiting_frames) = (1, 2);
     });
@@ -1213,7 +1212,7 @@ fn a_line_is_read_up_to_16_mebibytes() {
 }
 
 #[test]
-fn the_end_of_a_client_ends_its_session_and_waits_for_it_only_for_a_while() {
+fn closing_a_client_ends_its_http_session_and_waits_for_that_only_for_a_limited_time() {
     for answer in [Some(204), Some(405), Some(404), None] {
         let mut bench = Bench::legacy();
         bench.call("t");
@@ -1236,7 +1235,7 @@ fn the_end_of_a_client_ends_its_session_and_waits_for_it_only_for_a_while() {
 }
 
 #[test]
-fn a_cancel_that_is_under_way_when_a_client_closes_is_waited_for_but_not_for_long() {
+fn a_closing_client_waits_for_its_posted_cancels_only_for_a_limited_time() {
     let closing = || {
         let mut bench = Bench::with(ClientEra::Legacy, |config| config.limits.messages = 1);
         bench.open("s1");
@@ -1263,7 +1262,7 @@ fn a_cancel_that_is_under_way_when_a_client_closes_is_waited_for_but_not_for_lon
 // ---- Without a handshake ----
 
 #[test]
-fn a_request_without_a_handshake_repeats_parts_of_itself_in_headers() {
+fn a_request_without_a_handshake_repeats_parts_of_its_body_in_headers() {
     let mut bench = Bench::modern();
     bench.call("gr\u{fc}n");
     let fields = ["mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id"].map(|name| bench.field(1, name));
@@ -1342,12 +1341,13 @@ fn a_call_keeps_its_error_if_the_list_of_tools_cannot_be_read() {
 
 // ---- The cache ----
 
-/// A list of tools that may be cached for that many milliseconds. Lists with different `tag`s differ.
+/// A list of tools that may be cached for `millis` milliseconds. Lists with different `tag`s differ.
 fn list(tag: &str, millis: &str) -> String {
     let tools = format!(r#"[{{"name":"{tag}","inputSchema":{{"type":"object"}}}}]"#);
     format!(r#"{{"resultType":"complete","tools":{tools},"ttlMs":{millis},"cacheScope":"private"}}"#)
 }
 
+/// A client with a cache, and with an acknowledged subscription to changes, which is the HTTP request 1.
 fn caching(change: impl FnOnce(&mut HttpClientConfig)) -> Bench {
     let mut bench = Bench::with(ClientEra::Modern, |config| {
         config.cache = true;
@@ -1362,20 +1362,20 @@ fn caching(change: impl FnOnce(&mut HttpClientConfig)) -> Bench {
     bench
 }
 
-/// A notice of the subscription of `caching`.
+/// A notification on the subscription that `caching` has opened.
 fn notice(bench: &Bench, method: &str, params: &str) -> String {
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, bench.id(1));
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{params}{meta}}}}}"#)
 }
 
 impl Bench {
-    /// The id of a request of the session.
+    /// The id of the JSON-RPC request in an HTTP request.
     fn id(&self, request: usize) -> u64 {
         let id = Json::parse(self.sent[request].body.clone()).unwrap().member("id").unwrap();
         id.as_str().parse().unwrap()
     }
 
-    /// Sends a request, and returns its number.
+    /// Makes a request of the session, and returns the number of the last HTTP request: the one that was sent for it, if one was.
     fn ask(&mut self, invoke: Invoke) -> usize {
         self.session.invoke(invoke, self.now).unwrap();
         self.pump();
@@ -1473,7 +1473,7 @@ fn only_an_equal_request_is_answered_by_a_cached_result() {
 }
 
 #[test]
-fn a_change_drops_the_cached_results_that_it_is_about_and_those_of_requests_under_way() {
+fn a_change_drops_the_cached_results_that_it_is_about_and_no_result_under_way_is_cached() {
     let contents = r#"{"resultType":"complete","contents":[],"ttlMs":60000}"#;
     let of = |what: &str| match what {
         "tools" => (Invoke::list_tools(None), list("x", "60000")),
@@ -1663,7 +1663,7 @@ fn the_stream_of_a_subscription_that_is_not_acknowledged_in_time_is_closed() {
     assert_eq!((bench.take_log(), bench.client.requests(), bench.client.poll_timeout()), (vec!["abort 1".to_owned()], 0, None));
 }
 
-// ---- Both ----
+// ---- Both eras ----
 
 #[test]
 fn a_redirection_is_followed_to_the_same_origin_if_it_keeps_the_body() {
@@ -1705,7 +1705,7 @@ fn a_redirection_is_followed_to_the_same_origin_if_it_keeps_the_body() {
 }
 
 #[test]
-fn a_request_follows_only_so_many_redirections() {
+fn a_request_follows_a_limited_number_of_redirections() {
     let mut bench = Bench::legacy();
     bench.call("t");
     for hop in 3..6 {
@@ -1732,7 +1732,7 @@ fn an_informational_head_and_input_for_a_request_that_is_over_have_no_effect() {
 }
 
 #[test]
-fn one_request_too_many_is_lost_at_once() {
+fn a_request_above_the_limit_is_lost_at_once() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| config.limits.calls = 1);
     bench.open("s1");
     bench.call("t");

@@ -167,7 +167,7 @@ mod tests {
         assert!(tools.headers("region").is_none());
     }
 
-    /// A regression: such a tool was left out of the list, but a call by its name still sent the headers of its earlier annotation.
+    /// A regression: the tool was left out of the list, but a call by its name still sent the headers of its earlier annotation.
     #[test]
     fn a_tool_whose_annotation_has_become_invalid_is_called_without_headers() {
         let mut tools = Tools::default();

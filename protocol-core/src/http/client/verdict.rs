@@ -60,8 +60,8 @@ pub(super) enum Verdict {
 }
 
 impl Answer {
-    /// Reads the body of a response to the request with this number. An error in the body that names no request belongs to this request
-    /// and, if the status is an error, also one that names another request.
+    /// Reads the body of a response to the request with this number. An error in the body that names no request is taken as the response
+    /// to this request. If the status is an error, so is an error that names another request.
     pub(super) fn read(body: Bytes, exchange: ExchangeId, status: u16) -> Self {
         let number = exchange.0;
         let readdressed = |body: Bytes| match message::readdressed(&body, number) {
