@@ -34,8 +34,8 @@ pub(super) struct Exchange {
     events: Encoder,
     /// The session and the stream that the response comes from; `None` if the request was refused or is only acknowledged, and in `Ending`.
     source: Option<(SessionKey, Lane)>,
-    /// The session that must take the frame before the frame is acknowledged; `None` once it has taken the frame, and for any other
-    /// response.
+    /// The session that must take the frame before the frame is acknowledged; `None` once it has taken the frame, and for an exchange that
+    /// is answered in another way.
     receiver: Option<SessionKey>,
     /// The time of the last output.
     last_output: Instant,

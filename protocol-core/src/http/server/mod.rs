@@ -1,4 +1,4 @@
-//! The server's end of Streamable HTTP.
+//! The server's end of Streamable HTTP. In these files an *exchange* is an HTTP exchange.
 //!
 //! The states of the stream of a POST with a request, in a session with a handshake (Transports 2025-11-25, "Sending Messages to the
 //! Server" and "Resumability and Redelivery"):
@@ -14,18 +14,18 @@
 //! | | the last reply | the reply is written, and the response ends | done |
 //! | | the exchange is lost | | detached |
 //! | | [`HttpServer::suspend`] | the time after which to resume is written, and the response ends | detached |
-//! | | a GET with the id of an event of the stream | the response ends, and the events after this one are written in that of the GET | live |
+//! | | a GET with the id of an event of the stream | the response ends, and the later events are written in the response of the GET | live |
 //! | detached | a frame | the frame is kept, or dropped if the stream cannot be resumed | detached |
-//! | | a GET with the id of an event of the stream | the events after this one are written | live |
+//! | | a GET with the id of an event of the stream | the later events are written | live |
 //! | | the last reply | the reply is kept | done |
 //! | | [`HttpTimeouts::detached`] is over | later frames of the stream are dropped | removed |
-//! | done | a GET with the id of an event of the stream | the events after this one are written, and the response ends | done |
+//! | done | a GET with the id of an event of the stream | the later events are written, and the response ends | done |
 //! | | [`HttpTimeouts::replay`] is over, or a limit on replay is exceeded | | removed |
 //!
 //! A stream that cannot be resumed is removed instead of becoming done. In each state but done, [`HttpServer::handle_settled`] ends the
-//! response and removes the stream. While the stream waits, the session can refuse its frame ([`HttpServer::handle_full`], or
-//! [`HttpServer::handle_received`] without replies): the response is an error, and the stream is removed. If the exchange is lost before,
-//! only the stream is removed. The end of the session removes all its streams.
+//! response and removes the stream. Until the session has taken the frame of the request, it can refuse the frame
+//! ([`HttpServer::handle_full`], or [`HttpServer::handle_received`] without replies): a response that has not begun becomes an error, any
+//! other response ends, and the stream is removed. The end of the session removes all its streams.
 //!
 //! The response to `initialize` never becomes a stream: frames before its reply are dropped, and the loss of the exchange ends the
 //! session.
@@ -121,7 +121,7 @@ impl Default for HttpServerConfig {
 
 impl HttpServerConfig {
     /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`] and one more byte of it. Returns `false`
-    /// if the request is not a POST, or will be refused with any body; pass an empty body to [`HttpServer::handle_request`] then.
+    /// if the request is not a POST, or is refused because of its head; pass an empty body to [`HttpServer::handle_request`] then.
     #[must_use]
     pub fn needs_body(&self, head: &RequestHead<'_>) -> bool {
         head.method == Method::Post && check_head(head, self).is_ok()
@@ -181,8 +181,8 @@ pub trait HttpContext {
     }
 }
 
-/// A part of a response. Each exchange has one head, then any number of chunks, then one end. Once an exchange is
-/// [lost](HttpServer::handle_lost), no further part comes.
+/// A part of a response. Each HTTP exchange has one head, then any number of chunks, then one end. Once an exchange
+/// is [lost](HttpServer::handle_lost), no further part comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponsePart {
@@ -243,8 +243,8 @@ pub enum HttpEvent {
     },
 }
 
-/// The error for an exchange whose stream cannot be resumed: the exchange has no stream any longer or never had one, or is not that of a
-/// POST, or the session has no ids of events, or has a revision before 2025-11-25.
+/// The error for an HTTP exchange whose stream cannot be resumed: the exchange has no stream any longer or never had one, or its request is
+/// not a POST, or [`HttpServerConfig::resumable`] is `false`, or the session has no handshake or a revision before 2025-11-25.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream of this exchange cannot be resumed")]
 pub struct NotResumable;
@@ -326,8 +326,8 @@ pub struct HttpServer {
     config: Arc<HttpServerConfig>,
     now: Instant,
     exchanges: BTreeMap<HttpExchangeId, Exchange>,
-    /// The streams whose frames their sessions have not taken, each by the exchange of its frame, if that exchange no longer leads to the
-    /// stream.
+    /// The streams whose frame the session has not taken yet, and that are no longer sent in the exchange in whose request the frame came.
+    /// The key is that exchange.
     untaken: BTreeMap<HttpExchangeId, (SessionKey, Lane)>,
     sessions: BTreeMap<SessionKey, HttpSession>,
     /// The open sessions with a handshake, by the id in the header `Mcp-Session-Id`. An index of `sessions`.
@@ -378,9 +378,9 @@ impl HttpServer {
     }
 
     /// Takes the number of replies that a frame will cause ([`Received::replies`](crate::Received::replies)). Call this method before the
-    /// frames of the session are polled. An exchange without a request is acknowledged with 202. If the frame has a request but causes no
-    /// reply, the exchange is answered with 400; a response that has begun ends, and if the exchange was lost, nothing more is kept for it.
-    /// Has no effect on an exchange whose frame was taken or refused before.
+    /// frames of the session are polled. If the frame has no request, the exchange is acknowledged with 202. If it has a request but causes
+    /// no reply, the exchange is answered with 400; a response that has begun ends, and if the exchange was lost, nothing more is kept for
+    /// it. Has no effect on an exchange whose frame was taken or refused before.
     pub fn handle_received(&mut self, exchange: HttpExchangeId, replies: usize, now: Instant) {
         self.advance(now);
         match self.take_untaken(exchange) {
@@ -418,7 +418,7 @@ impl HttpServer {
     }
 
     /// Takes a frame that a session returned. The frame is dropped if the stream of its lane was removed or is done, and if it comes before
-    /// the reply to `initialize`. A frame of the channel is dropped outside an open session with a handshake.
+    /// the reply to `initialize`. A frame of the channel is dropped unless the session is open and has a handshake.
     pub fn handle_transmit(&mut self, session: SessionKey, transmit: Transmit, now: Instant) {
         self.advance(now);
         let Transmit { frame, route } = transmit;
@@ -502,7 +502,7 @@ impl HttpServer {
     /// for work that takes longer than a connection should be kept open.
     ///
     /// # Errors
-    /// [`NotResumable`] if the stream cannot be resumed; nothing has changed.
+    /// [`NotResumable`] if the stream cannot be resumed. Then nothing has changed.
     pub fn suspend(&mut self, exchange: HttpExchangeId, now: Instant) -> Result<(), NotResumable> {
         self.advance(now);
         let (key, lane) = self.exchanges.get(&exchange).and_then(Exchange::source).ok_or(NotResumable)?;

@@ -141,7 +141,8 @@ impl HttpServer {
         (stream.untaken() == Some(exchange)).then_some((key, lane))
     }
 
-    /// Keeps the way from the exchange of a frame that was not taken to its stream, since the exchange will no longer lead to it.
+    /// Stores a stream by the exchange in whose request its frame came, if the session has not taken the frame yet. Call this before the
+    /// stream leaves that exchange.
     pub(super) fn keep_untaken(&mut self, key: SessionKey, lane: Lane) {
         let stream = self.sessions.get(&key).and_then(|session| session.stream(lane));
         if let Some(exchange) = stream.and_then(Stream::untaken) {
@@ -330,7 +331,7 @@ impl HttpServer {
         self.arm_keep_alive(id);
     }
 
-    /// Writes a comment, unless other output waits to be polled. In both cases the exchange counts as not silent from now on.
+    /// Writes a comment, unless other output waits to be polled. In both cases the time without output is counted from now on.
     fn comment(&mut self, id: HttpExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let is_empty = exchange.buffered_bytes() == 0;

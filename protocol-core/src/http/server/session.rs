@@ -206,7 +206,7 @@ impl HttpSession {
         let was_active = stream.is_active();
         let had_exchange = stream.exchange().is_some();
         let changed = change(stream);
-        let is_carried = stream.exchange().is_some();
+        let has_exchange = stream.exchange().is_some();
         match (was_active, stream.is_active()) {
             (true, false) => {
                 self.active = self.active.saturating_sub(1);
@@ -218,9 +218,9 @@ impl HttpSession {
             }
             _ => {}
         }
-        if stream.is_get() && (had_exchange || is_carried) {
+        if stream.is_get() && (had_exchange || has_exchange) {
             self.gets.retain(|get| *get != lane);
-            if is_carried {
+            if has_exchange {
                 self.gets.push(lane);
             }
         }
@@ -288,8 +288,8 @@ impl HttpSession {
         self.gets.first().copied().filter(|_| self.gets.len() >= most)
     }
 
-    /// Keeps a frame until there is a GET stream. Beyond twice the limit `most` the oldest frame is dropped, since the channel is stopped
-    /// from the limit on.
+    /// Keeps a frame until there is a GET stream. The channel is stopped once `most` frames wait. If more than twice as many wait even so,
+    /// drops the oldest.
     pub(super) fn keep_waiting(&mut self, frame: Bytes, most: usize) {
         self.waiting.push_back(frame);
         if self.waiting.len() > most.saturating_mul(2) {

@@ -1,5 +1,5 @@
-//! One stream of frames to a client: the stream of a POST, or one that a GET has opened. In a session with a handshake, a stream outlives
-//! its HTTP exchange, which is called *exchange* in this module.
+//! One stream of frames to a client: the stream of a POST, or one that a GET has opened. In a session with a handshake, a stream can
+//! outlive its exchange.
 //!
 //! ```text
 //!         any frame that cannot be the whole response,
@@ -9,8 +9,8 @@
 //!    |   |        the exchange is lost, or its response was ended  |  | |
 //!    |   `------------------> Detached <---------------------------'  | |  last reply
 //!    |                        |  |  |                                | |
-//!    |   the reply as JSON    |  |  `--- resumed: what was missed is -' |
-//!    |   (not kept)           |  |       written again                  |
+//!    |   the reply as JSON    |  |  `--- resumed: the missed events --' |
+//!    |   (not kept)           |  |       are written                    |
 //!    |                        |  |  last reply                          v
 //!    `---> (gone)             |  `---------------------------------> Done --- resumed: the rest is written, end
 //!                             |  kept for long enough                 |
@@ -18,10 +18,10 @@
 //! ```
 //!
 //! The stream of a GET begins as `Live`, and no reply is owed on it. The response of a POST is ended before the last reply by
-//! `HttpServer::suspend`, and that of the oldest GET by a GET above `HttpLimits::get_streams`. A `Live` stream can be resumed, too: its
-//! earlier exchange ends. If a stream cannot be resumed, frames that arrive in `Detached` are dropped, and the stream is removed as soon as
-//! it is `Done` or, if a GET has opened it, `Detached`. A stream is also removed when its request is cancelled or refused (even after its
-//! exchange was lost), when a limit on replay is exceeded, and when its session ends.
+//! `HttpServer::suspend`, and that of the oldest GET by a GET above `HttpLimits::get_streams`. A `Live` stream can be resumed, too: then
+//! its earlier exchange ends. If a stream cannot be resumed, frames that arrive in `Detached` are dropped, and the stream is removed as
+//! soon as it is `Done` or, if a GET has opened it, `Detached`. A stream is also removed when its request is cancelled or refused (even
+//! after its exchange was lost), when a limit on replay is exceeded, and when its session ends.
 
 use alloc::collections::VecDeque;
 

@@ -107,7 +107,7 @@ impl Bench {
         let head = RequestHead::new(method, headers.filter(|(_, value)| *value != "-").collect());
         let mut request = HttpRequest::new(head, Bytes::copy_from_slice(body.as_bytes()));
         request.principal = principal;
-        // Every other body is read before: that makes no difference.
+        // Every other body is read before `handle_request`, which must make no difference.
         self.sent += 1;
         if self.sent.is_multiple_of(2) {
             request.read_body(&self.server.config.limits);
@@ -281,7 +281,6 @@ impl Bench {
 
 // ---- The order of the checks ----
 
-/// Each fault is reported though all later ones are there, too.
 #[test]
 fn faults_of_a_post_are_reported_in_their_order() {
     let long = "x".repeat(100);
@@ -299,7 +298,7 @@ fn faults_of_a_post_are_reported_in_their_order() {
     ];
     for (at, (part, value, status)) in faults.into_iter().enumerate() {
         let mut bench = Bench::with(|config| config.limits.body_bytes = 90);
-        // Of parts that can be wrong in several ways, the first way counts.
+        // A part that is in several rows gets the value of the first of them.
         let mut wrong: Vec<(&str, &str)> = vec![(part, value)];
         for (part, value, _) in &faults[at..] {
             if !wrong.iter().any(|(name, _)| name == part) {
@@ -344,7 +343,7 @@ impl Faulty {
     }
 }
 
-/// A fault, and how it is answered: the status, and a part of the body.
+/// A fault, and the response to it: the status, and a part of the body.
 type Fault = (fn(&mut Faulty), u16, &'static str);
 
 const ANY_REQUEST: [Fault; 4] = [
@@ -492,7 +491,7 @@ fn a_refusal_for_the_media_types_names_those_that_are_needed() {
 }
 
 #[test]
-fn a_body_is_wanted_only_if_the_head_passes() {
+fn a_body_is_needed_only_if_the_head_passes_its_checks() {
     let bench = Bench::new();
     let head = |method, host| {
         let fields = [("host", host), ("content-type", "application/json"), ("accept", "*/*")];
@@ -504,7 +503,7 @@ fn a_body_is_wanted_only_if_the_head_passes() {
 }
 
 #[test]
-fn a_method_that_is_not_served_is_405_with_those_that_are() {
+fn a_method_that_is_not_served_is_refused_with_405_and_the_methods_that_are() {
     for (era, method, allowed) in [
         (mcp::Era::Auto, Method::Other, "GET, POST, DELETE"),
         (mcp::Era::Legacy, Method::Other, "GET, POST, DELETE"),
@@ -520,7 +519,7 @@ fn a_method_that_is_not_served_is_405_with_those_that_are() {
 }
 
 #[test]
-fn the_answer_to_a_body_that_is_not_json_has_the_id_null_or_without_a_handshake_no_id() {
+fn the_error_for_a_body_that_is_not_json_has_the_id_null_and_in_the_modern_era_no_id() {
     let mut bench = Bench::new();
     let id = bench.post(&[], "\u{feff}{}x");
     let (status, body) = bench.complete(id);
@@ -533,7 +532,7 @@ fn the_answer_to_a_body_that_is_not_json_has_the_id_null_or_without_a_handshake_
     assert!(status == 400 && body.starts_with(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32600"#), "{body}");
 }
 
-/// A number that was read as a float and rounded would be the id of another request.
+/// If such an id were read as a float and rounded, it would be the id of another request.
 #[test]
 fn an_id_that_is_no_integer_is_refused_and_names_no_other_request() {
     let mut bench = Bench::new();
@@ -751,8 +750,8 @@ fn a_server_that_stops_opens_nothing_and_serves_the_sessions_that_there_are() {
     assert_eq!(bench.response(resumed).status, 200, "what was missed can still be fetched");
 }
 
-/// It was reported that a server that stops answers a request without a version header with 503. It does so only if the version or the
-/// capabilities are missing in `_meta`: that is for a session to report, and a server that stops opens none.
+/// If the only fault of a request without a handshake is that `_meta` has no version or no capabilities, the answer is 503: a session would
+/// have to report the fault, and a server that stops opens none.
 #[test]
 fn a_server_that_stops_still_reports_the_faults_that_it_finds_without_a_session() {
     let mut bench = Bench::new();
@@ -857,9 +856,9 @@ fn a_frame_that_the_session_refuses_after_its_client_has_left_is_not_at_work() {
             bench.advance(bench.server.config.timeouts.keep_alive);
             let begun = bench.response(id).body;
             let last = begun.strip_prefix("id: ").and_then(|begun| begun.lines().next()).expect("an id");
-            let carrier = if resumes { bench.get(&session, Some(last)) } else { id };
+            let current = if resumes { bench.get(&session, Some(last)) } else { id };
             refuse(&mut bench.server, id);
-            assert!(bench.response(carrier).has_ended, "there will be no reply");
+            assert!(bench.response(current).has_ended, "there will be no reply");
             assert_eq!((bench.server.lanes_at_work(key).count(), bench.server.untaken.len()), (0, 0));
         }
     }
@@ -877,7 +876,7 @@ fn a_frame_that_the_session_takes_after_its_client_has_left_is_at_work_until_its
     assert_eq!(bench.server.lanes_at_work(key).collect::<Vec<_>>(), [lane.1]);
     bench.reply(lane, RESULT);
     assert_eq!((bench.server.lanes_at_work(key).count(), bench.server.untaken.len()), (0, 0));
-    // Neither a frame that was taken before nor the end of the session leaves anything behind.
+    // Nothing is stored for a frame that was taken before its exchange is lost, nor after the end of the session.
     let (taken, _) = bench.call(&session);
     bench.server.handle_lost(taken, bench.now);
     assert!(bench.server.untaken.is_empty());
@@ -890,7 +889,7 @@ fn a_frame_that_the_session_takes_after_its_client_has_left_is_at_work_until_its
     assert_eq!((bench.server.sessions(), bench.server.exchanges(), bench.server.poll_timeout()), (0, 0, None));
 }
 
-// ---- The states of a stream, row by row ----
+// ---- The states of a stream, as in the table of `mod.rs` ----
 
 /// Makes a call in a new session of a revision, and brings its stream into a state. Returns the exchange, the lane, and the id of the
 /// session.
@@ -912,7 +911,7 @@ fn in_state(bench: &mut Bench, state: &str, revision: &str) -> (HttpExchangeId, 
 }
 
 #[test]
-fn waiting_a_reply_is_json() {
+fn a_reply_on_a_waiting_stream_is_sent_as_json() {
     for kind in [ReplyKind::Result, ReplyKind::Error, ReplyKind::Refused] {
         let mut bench = Bench::new();
         let (id, lane, session) = in_state(&mut bench, "waiting", "2025-11-25");
@@ -926,7 +925,7 @@ fn waiting_a_reply_is_json() {
 }
 
 #[test]
-fn waiting_any_other_frame_or_silence_begins_a_stream() {
+fn any_other_frame_or_silence_on_a_waiting_stream_begins_a_stream_of_events() {
     for revision in ["2025-03-26", "2025-06-18", "2025-11-25"] {
         let primer =
             |lane: Lane| if revision == "2025-11-25" { format!("id: {}-0\ndata:\n\n", lane.number()) } else { String::new() };
@@ -950,7 +949,7 @@ fn waiting_any_other_frame_or_silence_begins_a_stream() {
 }
 
 #[test]
-fn waiting_a_client_that_is_gone_does_not_cancel() {
+fn the_loss_of_the_exchange_of_a_waiting_stream_does_not_cancel_its_request() {
     let mut bench = Bench::new();
     let (id, lane, session) = in_state(&mut bench, "waiting", "2025-11-25");
     bench.server.handle_lost(id, bench.now);
@@ -962,7 +961,7 @@ fn waiting_a_client_that_is_gone_does_not_cancel() {
 }
 
 #[test]
-fn live_frames_are_written_a_comment_follows_silence_and_the_last_reply_ends_the_stream() {
+fn on_a_live_stream_frames_are_written_silence_causes_a_comment_and_the_last_reply_is_the_end() {
     let mut bench = Bench::new();
     let (id, lane, _) = in_state(&mut bench, "live", "2025-06-18");
     bench.within(lane, "2");
@@ -986,7 +985,7 @@ fn live_frames_are_written_a_comment_follows_silence_and_the_last_reply_ends_the
 }
 
 #[test]
-fn live_and_waiting_suspend_ends_the_response_and_a_get_resumes_the_stream() {
+fn suspend_ends_the_response_of_a_live_or_waiting_stream_and_a_get_resumes_the_stream() {
     let mut bench = Bench::new();
     let (id, lane, session) = in_state(&mut bench, "live", "2025-11-25");
     assert_eq!(bench.server.suspend(id, bench.now), Ok(()));
@@ -1003,7 +1002,7 @@ fn live_and_waiting_suspend_ends_the_response_and_a_get_resumes_the_stream() {
 }
 
 #[test]
-fn detached_frames_are_kept_and_a_get_with_an_id_of_the_stream_goes_on() {
+fn frames_on_a_detached_stream_are_kept_and_a_get_with_an_id_of_the_stream_resumes_it() {
     let mut bench = Bench::new();
     let (_, lane, session) = in_state(&mut bench, "detached", "2025-11-25");
     let number = lane.1.number();
@@ -1024,7 +1023,7 @@ fn detached_frames_are_kept_and_a_get_with_an_id_of_the_stream_goes_on() {
 }
 
 #[test]
-fn detached_frames_are_dropped_without_replay_and_after_a_time() {
+fn frames_on_a_detached_stream_are_dropped_without_replay_and_after_the_time_limit() {
     let mut bench = Bench::with(|config| config.resumable = false);
     let (_, lane, session) = in_state(&mut bench, "detached", "2025-11-25");
     bench.reply(lane, RESULT);
@@ -1042,7 +1041,7 @@ fn detached_frames_are_dropped_without_replay_and_after_a_time() {
 }
 
 #[test]
-fn done_the_rest_is_replayed_until_it_is_forgotten() {
+fn the_rest_of_a_done_stream_is_replayed_until_its_time_limit() {
     let mut bench = Bench::new();
     let (_, lane, session) = in_state(&mut bench, "done", "2025-11-25");
     let number = lane.1.number();
@@ -1132,7 +1131,7 @@ fn streams_that_are_kept_for_replay_alone_are_bounded() {
 // ---- The channel ----
 
 #[test]
-fn frames_of_no_request_wait_for_a_get_and_go_to_the_newest() {
+fn frames_that_belong_to_no_request_wait_for_a_get_stream_and_are_sent_on_the_newest() {
     let mut bench = Bench::with(|config| config.limits.waiting_frames = 2);
     let (key, session) = bench.open("2025-11-25");
     let notice = |bench: &mut Bench, text: &str| bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, text);
@@ -1157,7 +1156,7 @@ fn frames_of_no_request_wait_for_a_get_and_go_to_the_newest() {
 /// Otherwise a client that opens GET streams and leaves them could add a frame each time to the output of an older stream that it never
 /// reads.
 #[test]
-fn the_channel_stays_stopped_if_the_get_that_is_the_newest_again_is_full() {
+fn the_channel_stays_stopped_if_the_get_stream_that_becomes_the_newest_again_is_full() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 100);
     let (key, session) = bench.open("2025-06-18");
     let first = bench.get(&session, None);
@@ -1178,7 +1177,7 @@ fn the_channel_stays_stopped_if_the_get_that_is_the_newest_again_is_full() {
 }
 
 #[test]
-fn a_get_stream_is_resumed_on_its_own_and_one_too_many_ends_the_oldest() {
+fn a_get_stream_is_resumed_by_an_id_of_its_own_and_one_above_the_limit_ends_the_oldest() {
     let mut bench = Bench::with(|config| config.limits.get_streams = 2);
     let (key, session) = bench.open("2025-06-18");
     let first = bench.get(&session, None);
@@ -1299,33 +1298,33 @@ fn a_stopped_lane_is_resumed_once_half_of_the_limit_was_read() {
     }
 }
 
-/// The documentation of `HttpLimits::output_bytes` read as a bound on what waits, which one event exceeds.
+/// `HttpLimits::output_bytes` is the number of bytes above which a lane is stopped, and not a bound on the bytes that wait.
 #[test]
-fn what_waits_for_a_slow_reader_exceeds_the_limit_by_one_event_and_by_what_a_get_brings_at_once() {
+fn output_exceeds_its_limit_by_at_most_one_event_and_by_the_events_that_a_get_adds_at_once() {
     let frame = "x".repeat(70);
     let mut bench = Bench::with(|config| config.limits.output_bytes = 1000);
     let (slow, lane, session) = in_state(&mut bench, "live", "2025-06-18");
-    let held = |bench: &Bench, id| bench.server.exchanges.get(&id).expect("it is open").buffered_bytes();
+    let buffered = |bench: &Bench, id| bench.server.exchanges.get(&id).expect("it is open").buffered_bytes();
     bench.stream(slow);
     let mut longest = 0;
     while bench.events().is_empty() {
-        let before = held(&bench, slow);
+        let before = buffered(&bench, slow);
         bench.within(lane, &frame);
-        longest = longest.max(held(&bench, slow) - before);
+        longest = longest.max(buffered(&bench, slow) - before);
     }
-    assert!((1001..=1000 + longest).contains(&held(&bench, slow)), "{}", held(&bench, slow));
-    // The client leaves, and misses more than the limit. A GET brings everything at once, and the next frame stops the lane again.
+    assert!((1001..=1000 + longest).contains(&buffered(&bench, slow)), "{}", buffered(&bench, slow));
+    // The client leaves, and misses more than the limit. A GET adds everything at once, and the next frame stops the lane again.
     let first = bench.stream(slow).0;
     let last = first.strip_prefix("id: ").and_then(|first| first.lines().next()).expect("an id").to_string();
     bench.server.handle_lost(slow, bench.now);
     (0..30).for_each(|_| bench.within(lane, &frame));
     let resumed = bench.get(&session, Some(&last));
-    let missed = held(&bench, resumed);
+    let missed = buffered(&bench, resumed);
     assert!(missed > 2000, "{missed}");
     bench.events();
     bench.within(lane, &frame);
     let stopped = HttpEvent::Writable { session: lane.0, lane: lane.1, is_writable: false };
-    assert_eq!((bench.events(), held(&bench, resumed) - missed), (vec![stopped], longest));
+    assert_eq!((bench.events(), buffered(&bench, resumed) - missed), (vec![stopped], longest));
 }
 
 // ---- Posts without replies, and with several ----
