@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_value_has_the_same_effect_as_its_ranges_in_another_form() {
+    fn the_value_that_is_not_parsed_has_the_same_effect_as_one_that_is() {
         for other in ["*/*", "*/*;q=0", "application/json;q=0", "text/event-stream;q=0, text/*", "application/*;q=0", ""] {
             let usual = "application/json, text/event-stream";
             let parsed = "application/json ,text/event-stream";
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_have_at_most_three_digits() {
+    fn a_weight_is_0_to_1_with_at_most_three_digits_after_the_point() {
         for (weight, expected) in [
             ("0", Some(false)),
             ("0.", Some(false)),

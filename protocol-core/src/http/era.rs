@@ -80,7 +80,7 @@ fn is_date(name: &str) -> bool {
         && name.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
 }
 
-/// The kind of a message in a POST, on which its era depends.
+/// The kind of a message in a POST. The era of the message depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Posted {
@@ -115,18 +115,18 @@ pub enum Destination {
     Drop,
 }
 
-/// The destination of a message, on a server that speaks the eras `spoken`. `knows_session` is `true` if the HTTP request names a session
-/// that has not ended and belongs to its caller.
+/// The destination of a message, on a server that serves the eras `served`. `in_session` is `true` if the HTTP request names a session that
+/// has not ended, and whose caller made the request.
 #[must_use]
-pub fn classify(posted: Posted, version: NamedVersion, knows_session: bool, spoken: mcp::Era) -> Destination {
-    let is_modern = match spoken {
+pub fn classify(posted: Posted, version: NamedVersion, in_session: bool, served: mcp::Era) -> Destination {
+    let is_modern = match served {
         mcp::Era::Legacy => false,
         mcp::Era::Modern => true,
         mcp::Era::Auto => match posted {
             Posted::Initialize { named } => named,
             Posted::ModernRequest => true,
             Posted::Request { named } => named || version.is_modern(),
-            Posted::Notification => !knows_session && version.is_modern(),
+            Posted::Notification => !in_session && version.is_modern(),
             Posted::Response | Posted::Batch => false,
         },
     };
@@ -143,13 +143,13 @@ mod tests {
     use Destination::{Drop, Serve};
     use Era::{Legacy, Modern};
 
-    const R4: NamedVersion = NamedVersion::Known(Revision::R2025_11_25);
-    const R5: NamedVersion = NamedVersion::Known(Revision::R2026_07_28);
+    const R2025_11_25: NamedVersion = NamedVersion::Known(Revision::R2025_11_25);
+    const R2026_07_28: NamedVersion = NamedVersion::Known(Revision::R2026_07_28);
 
     #[test]
     fn the_era_follows_from_the_body_and_if_the_body_leaves_it_open_from_the_header() {
-        let every = [NamedVersion::Absent, R4, R5, NamedVersion::Newer, NamedVersion::Unknown];
-        let both = |posted, version, knows_session| classify(posted, version, knows_session, mcp::Era::Auto);
+        let every = [NamedVersion::Absent, R2025_11_25, R2026_07_28, NamedVersion::Newer, NamedVersion::Unknown];
+        let both = |posted, version, in_session| classify(posted, version, in_session, mcp::Era::Auto);
         for (posted, expected) in [
             (Posted::Initialize { named: false }, [Serve(Legacy); 5]),
             (Posted::Initialize { named: true }, [Serve(Modern); 5]),
@@ -177,21 +177,21 @@ mod tests {
             Posted::Response,
             Posted::Batch,
         ] {
-            for version in [NamedVersion::Absent, R4, R5] {
+            for version in [NamedVersion::Absent, R2025_11_25, R2026_07_28] {
                 assert_eq!(classify(posted, version, true, mcp::Era::Legacy), Serve(Legacy), "{posted:?}");
                 assert_eq!(classify(posted, version, true, mcp::Era::Modern), Serve(Modern), "{posted:?}");
             }
         }
-        assert_eq!(classify(Posted::Notification, R4, true, mcp::Era::Modern), Drop);
-        assert_eq!(classify(Posted::Notification, R5, false, mcp::Era::Legacy), Serve(Legacy));
+        assert_eq!(classify(Posted::Notification, R2025_11_25, true, mcp::Era::Modern), Drop);
+        assert_eq!(classify(Posted::Notification, R2026_07_28, false, mcp::Era::Legacy), Serve(Legacy));
     }
 
     #[test]
     fn a_version_is_known_newer_or_unknown() {
         for (name, expected) in [
             (None, NamedVersion::Absent),
-            (Some("2025-11-25"), R4),
-            (Some("2026-07-28"), R5),
+            (Some("2025-11-25"), R2025_11_25),
+            (Some("2026-07-28"), R2026_07_28),
             (Some("2024-11-05"), NamedVersion::Unknown),
             (Some("2025-11-26"), NamedVersion::Newer),
             (Some("2999-01-01"), NamedVersion::Newer),

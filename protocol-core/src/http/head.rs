@@ -126,8 +126,8 @@ impl Method {
 pub struct RequestHead<'a> {
     /// The method.
     pub method: Method,
-    /// The authority in the target of the request, such as `:authority` of HTTP/2; `None` if the target has none. The header `Host` may be
-    /// there as well.
+    /// The authority in the target of the request, such as `:authority` of HTTP/2; `None` if the target has none. The request
+    /// may have a header `Host` as well.
     pub authority: Option<Cow<'a, str>>,
     /// The header fields.
     pub headers: Headers<'a>,
@@ -147,7 +147,7 @@ impl<'a> RequestHead<'a> {
 pub struct ResponseHead<'a> {
     /// The status code.
     pub status: u16,
-    /// The header fields, without those that frame the body, such as `Content-Length`.
+    /// The header fields, without those that give the length of the body, such as `Content-Length`.
     pub headers: Headers<'a>,
 }
 

@@ -347,7 +347,7 @@ impl ParamHeaders {
     }
 
     /// Checks the fields against the arguments of a call. Each argument must have a field that agrees with it, but an argument that is
-    /// missing or `null` must have no field. Whole numbers are compared by value. `arguments` must be JSON that was checked.
+    /// missing or `null` must have no field. Whole numbers are compared by value. `arguments` must be valid JSON.
     ///
     /// # Errors
     /// [`Mismatch`] if the fields contradict the arguments.
@@ -407,7 +407,7 @@ fn whole_number(text: &[u8]) -> Option<i128> {
         [_, b'+', digits @ ..] | [_, digits @ ..] if is_number(digits) => core::str::from_utf8(digits).ok()?.parse::<i64>().ok()?,
         _ => return None,
     };
-    // Zeros at the end are moved into the power of ten. The number is whole only if that power is not negative then.
+    // The zeros at the end of the digits are counted in the power of ten. Then the number is whole only if the power is not negative.
     let mut value: i128 = 0;
     let mut power = exponent;
     let mut zeros: u32 = 0;
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_not_exactly_base64_of_text_is_refused() {
+    fn a_value_that_is_neither_plain_text_nor_base64_of_text_is_undecodable() {
         assert_eq!(decode(b"=?base64?SGVsbG8=?=").as_deref(), Ok("Hello"));
         assert_eq!(decode(b"=?base64??=").as_deref(), Ok(""));
         assert_eq!(decode(b"=?base64?SGVsbG8=").as_deref(), Ok("=?base64?SGVsbG8="), "without its end it is text");
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_with_a_wrong_name_type_or_place_and_one_too_many_is_invalid() {
+    fn an_annotation_that_is_wrong_misplaced_repeated_or_one_too_many_is_invalid() {
         let property = |inside: &str| of_schema(&[r#"{"properties":{"a":{"#, inside, "}}}"].concat());
         for name in ["", "a b", "a:b", "\u{e4}", "a\\n", "(a)"] {
             let inside = [r#""type":"string","x-mcp-header":""#, name, "\""].concat();

@@ -19,21 +19,21 @@ pub struct HttpLimits {
     /// The maximum number of open GET streams of one session. A further one ends the oldest, whose client has most likely disconnected.
     /// Default: 4.
     pub get_streams: usize,
-    /// The number of waiting frames at which the channel of a session is stopped. These are the frames that wait for a GET stream. If twice
-    /// as many wait, each further frame replaces the oldest. Default: 64.
+    /// The number of frames that wait for a GET stream, at which the channel of their session is stopped. If twice as many wait, each
+    /// further frame replaces the oldest. Default: 64.
     pub waiting_frames: usize,
     /// The number of bytes of events that wait on one HTTP exchange, above which its lane is stopped
-    /// ([`HttpEvent::Writable`](super::HttpEvent::Writable)), until at most half as many wait. The newest GET stream stops the channel, and
-    /// an older GET stream stops nothing. Default: 256 KiB.
+    /// ([`HttpEvent::Writable`](super::HttpEvent::Writable)), until at most half as many wait. On the newest GET stream it is the channel
+    /// that is stopped; on an older GET stream nothing is stopped. Default: 256 KiB.
     ///
     /// More bytes can wait: those of the event that exceeds this number, and of the frames that the owner passes on before it has stopped
-    /// the lane. If a GET resumes a stream, all events that the client has missed wait at once, at most
-    /// [`replay_bytes`](Self::replay_bytes) of frames; on a GET stream so do the frames that have waited for it, at most twice
-    /// [`waiting_frames`](Self::waiting_frames).
+    /// the lane. If a GET resumes a stream, all events that the client has missed are added at once: at most
+    /// [`replay_bytes`](Self::replay_bytes) of frames. If a GET opens or resumes a GET stream, the frames that have waited for one are
+    /// added as well: at most twice [`waiting_frames`](Self::waiting_frames).
     pub output_bytes: usize,
     /// The maximum number of events of one stream that are kept for replay. Beyond it the oldest event is dropped. Default: 256.
     pub replay_events: usize,
-    /// The maximum number of streams of one session that have no exchange and no reply to come, and are kept only for replay. Beyond it the
+    /// The maximum number of streams of one session that have no HTTP exchange, owe no reply, and are kept only for replay. Beyond it the
     /// oldest stream is dropped. Default: 256.
     pub inactive_streams: usize,
     /// The maximum number of bytes that are kept for replay, over all streams of one session. Default: 4 MiB.
@@ -63,10 +63,9 @@ impl Default for HttpLimits {
 #[non_exhaustive]
 pub struct HttpTimeouts {
     /// The time without output after which a comment is sent on a stream, and after which a response that has not begun becomes a stream.
-    /// It does not apply to the response to `initialize`, nor to a request that is only acknowledged. Default: 15 s.
+    /// It does not apply to the response to `initialize`, nor to a POST that is only acknowledged. Default: 15 s.
     pub keep_alive: Duration,
-    /// The time for which a session with a handshake may have no request, no open stream and no reply to make before it ends. Default: 30
-    /// min.
+    /// The time after which a session with a handshake ends, if it has no request, no open stream and no reply to make. Default: 30 min.
     pub session_idle: Duration,
     /// The time within which the client must make another request after the response to `initialize`; otherwise the session ends. If
     /// [`session_idle`](Self::session_idle) is shorter, it applies instead. Default: 60 s.
@@ -106,11 +105,10 @@ pub struct HttpClientLimits {
     /// answers wait, further answers are dropped. Over the transport of 2024-11-05 all frames count and wait as notifications do. Default:
     /// 64.
     pub messages: usize,
-    /// The number of frames that wait to be posted, from which the channel of the session is stopped, until at most half as many wait.
-    /// Default: 256.
+    /// If this many frames wait to be posted, the channel of the session is stopped until at most half as many wait. Default: 256.
     pub waiting_frames: usize,
-    /// The number of bytes of frames that wait to be posted, from which the channel of the session is stopped, until at most half as many
-    /// wait. Default: 4 MiB.
+    /// If frames of this many bytes wait to be posted, the channel of the session is stopped until at most half as many bytes wait.
+    /// Default: 4 MiB.
     pub waiting_bytes: usize,
     /// The longest frame that is read, in bytes: a body in JSON, or the data of one event. Default: 16 MiB.
     pub frame_bytes: usize,
@@ -119,8 +117,8 @@ pub struct HttpClientLimits {
     /// The longest id and the longest name of an event, in bytes. This limit does not apply to the id of an HTTP session, which always has
     /// at most 1024 bytes. Default: 1024.
     pub id_bytes: usize,
-    /// The number of attempts without a new event, one after another, after which a stream is no longer resumed. Also the number of further
-    /// attempts to repeat a handshake, if the first one is lost. Default: 5.
+    /// The number of attempts in a row without a new event, after which a stream is no longer resumed. Also the number of further attempts
+    /// to repeat a handshake, if the first attempt is lost. Default: 5.
     pub attempts: u32,
     /// The maximum number of redirections that one request follows. Default: 3.
     pub redirects: u8,
@@ -168,7 +166,7 @@ pub struct HttpClientTimeouts {
     /// The longest time that each attempt to repeat a handshake may take, after the server has forgotten the HTTP session. Also the longest
     /// time that a server of 2024-11-05 may take to name the address for messages. Default: 10 s.
     pub reopen: Duration,
-    /// The longest time for which requests wait after the handshake until the server has opened the GET stream, which has the messages
+    /// The longest time for which requests after the handshake wait until the server has opened the GET stream, which has the messages
     /// that belong to no call ([`HttpClientConfig::get_stream`](super::HttpClientConfig::get_stream)). Default: 250 ms.
     pub get_stream: Duration,
     /// The time for which a stream is left open once its response has come, so that the server can end it. Default: 1 s.
@@ -184,8 +182,8 @@ pub struct HttpClientTimeouts {
     /// The longest time for which a result is cached ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)), even if the server
     /// allows more. Default: 1 h.
     pub cache_max: Duration,
-    /// The longest time that a client that closes waits for notifications and answers to be acknowledged, and then again for the server to
-    /// end the HTTP session. Default: 2 s.
+    /// The longest time for which a closing client waits until its notifications and answers are acknowledged. It then waits at most as
+    /// long again until the server has ended the HTTP session. Default: 2 s.
     pub close: Duration,
 }
 

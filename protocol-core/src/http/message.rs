@@ -68,8 +68,8 @@ pub(super) struct Request {
     pub(super) id: WireId,
     pub(super) method: Text,
     params: Json,
-    /// The member of the parameters that the header `Mcp-Name` repeats. `None` if the method has no such member ([`Self::has_name`]), or if
-    /// the member is missing or not text. A session of a server refuses a request without a member that its method needs.
+    /// The member of the parameters that the header `Mcp-Name` repeats. `None` if the method has no such member ([`Self::has_name`]). Also
+    /// `None` if the member is missing or not text: the session of the server refuses such a request.
     pub(super) name: Option<Text>,
     /// `true` if `_meta` names a version, even if the version is not text.
     pub(super) names_version: bool,

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_hosts_are_accepted_with_their_port_or_with_any() {
+    fn a_listed_host_is_accepted_with_its_own_port_or_if_it_has_none_with_any_port() {
         let listed = Allowed::only(["example.com", "Other.example.com:8443", "not a host"]);
         for good in ["example.com", "EXAMPLE.com:1", "other.example.com:8443"] {
             assert!(host(good, &listed), "{good}");

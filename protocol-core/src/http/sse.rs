@@ -397,7 +397,7 @@ pub struct Encoder {
     pieces: VecDeque<Bytes>,
     /// The number of bytes in `pieces`.
     in_pieces: usize,
-    /// The short events that are written after `pieces`.
+    /// The bytes that are written after `pieces`.
     gathered: Vec<u8>,
 }
 
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_with_a_line_feed_a_carriage_return_or_both_and_a_mark_at_the_beginning_is_dropped() {
+    fn lines_end_with_a_line_feed_a_carriage_return_or_both_and_a_byte_order_mark_at_the_beginning_is_dropped() {
         for end in ["\n", "\r", "\r\n"] {
             let text = format!("\u{feff}data: a{end}data: b{end}{end}:{end}data: c{end}{end}");
             assert_eq!(items(&text), ["=a\nb @", ": @", "=c @"], "{end:?}");
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_an_event_with_data_and_without_another_name() {
+    fn an_event_is_a_message_if_it_has_data_and_no_name_but_message() {
         let is_message = |name: &str, data: &'static str| Event { name: name.into(), data: data.into() }.is_message();
         assert!(is_message("", "{}") && is_message("message", "{}"));
         assert!(!is_message("endpoint", "/x") && !is_message("", "") && !is_message("Message", "{}"));
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_over_a_limit_or_not_text_fails_after_what_was_complete_and_stays_failed() {
+    fn a_decoder_returns_all_complete_items_before_it_fails_and_then_fails_each_time() {
         let fails = |stream: &[u8], error| {
             assert_eq!(read(SMALL, [&b"data: ok\n\n"[..], stream]), (vec!["=ok @".to_string()], Some(error)), "{stream:?}");
         };
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_frame_is_not_copied_and_stays_in_its_place() {
+    fn a_long_frame_is_not_copied_and_is_written_in_order() {
         let mut encoder = Encoder::new();
         let long = Bytes::from(vec![b'x'; GATHERED]);
         let memory = long.as_ptr();
@@ -719,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_encoded_is_decoded_with_its_line_ends_as_line_feeds() {
+    fn an_encoded_frame_is_decoded_with_line_feeds_as_its_line_ends() {
         let long = "y".repeat(GATHERED);
         for frame in ["{}", "", "a\nb", "a\r\nb\rc", "\n", " a", ":", long.as_str(), &format!("{long}\n{long}")] {
             for slice in [false, true] {
