@@ -1,4 +1,4 @@
-//! Alarms: timers that the owner sets on the time axis of the session.
+//! Alarms: deadlines of its own that the owner sets in the session.
 
 use super::Session;
 use super::event::{AlarmId, Event};
@@ -26,7 +26,7 @@ impl Session {
         Ok(id)
     }
 
-    /// Clears an alarm. Has no effect if the event of the alarm was queued, or the alarm was cleared before.
+    /// Clears an alarm. Has no effect if the event of the alarm is already queued, or the alarm was cleared before.
     pub fn clear_alarm(&mut self, id: AlarmId) {
         if let Some(mut armed) = self.alarms.remove(&id) {
             self.timers.set(TimerKey::Alarm(id), &mut armed, None);

@@ -78,9 +78,9 @@ impl Session {
         })
     }
 
-    /// Stores a partial result of the call, which replaces the previous checkpoint. If the call is cut short and the protocol has a reply
-    /// for this case, or if the handler replies with an error or with a tool result that is an error, the last checkpoint is sent with the
-    /// reply, with a `status` that names the reason. See also [`crate::ProgressPolicy::partial_on_progress`].
+    /// Stores a partial result of the call in place of the previous checkpoint. The last checkpoint is sent with two kinds of replies: the
+    /// reply to a call that is cut short, and an error or a failed tool result of the handler. A `status` in it names the reason. See also
+    /// [`crate::ProgressPolicy::partial_on_progress`].
     ///
     /// # Errors
     /// [`CheckpointError`]; the previous checkpoint stays.
@@ -160,7 +160,8 @@ impl Session {
         self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).map(InboundCall::input_mode).ok_or(NotLive)
     }
 
-    /// Checks that an input request may be part of [`finish_round`](Self::finish_round). Returns its sampling depth.
+    /// Checks that an input request may be part of a round of [`finish_round`](Self::finish_round). Returns the sampling depth of the input
+    /// request.
     ///
     /// # Errors
     /// [`AskError`] if it may not be part of a round, or if the call is over.
@@ -210,8 +211,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes back an input request whose answer is no longer needed. No [`Event::Input`] follows. If it was polled, a cancel is sent to the
-    /// peer, if the protocol has one. If it was not polled, it is never sent.
+    /// Takes back an input request whose answer is no longer needed. No [`Event::Input`] follows. If the input request was polled, a cancel
+    /// is sent to the peer, if the protocol has one. Otherwise the input request is never sent.
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered, timed out or was taken back, or its call is over.
@@ -255,9 +256,10 @@ impl Session {
     // ---- Progress ----
 
     /// Sends the kept update of a call if the windows and the lane allow it, and returns `true` if it was sent. Otherwise the update waits
-    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue. If it is not, an
-    /// update other than the final one ([`UpdateStep::Ready`]) must wait while a call on a lane that is not blocked waits for the session's
-    /// window. If the call is a subscription with waiting notices, sends these instead, and returns `true` if at least one was sent.
+    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue. If it is `false`,
+    /// and a call on a lane that is not blocked waits for the session's window, only a final update ([`UpdateStep::Final`]) is sent.
+    ///
+    /// If the call is a subscription with waiting notices, sends these instead, and returns `true` if at least one was sent.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
         if inbound.has_notices() {
@@ -382,15 +384,16 @@ impl Session {
             let was_active = inbound.is_active();
             self.cancel_inbound_call(id, CancelReason::Disconnected);
             if was_active {
-                // While the handler still runs, another stream may get the number of this lane, and use the same ids.
+                // The ids are freed at once: while the handler still runs, the transport may give the number of this lane to another
+                // stream, on which the peer may use the same ids.
                 self.retire(lane, exchange, token);
             }
         }
     }
 
     /// Cancels a call without a reply, because its caller cancelled it, or its lane is lost, or the session ends and sends no reply for it
-    /// (`docs/protocols/mcp.md`, "Transitions of an incoming call"). The id stays in use until the handler has ended, unless the calling
-    /// code frees it.
+    /// (`docs/protocols/mcp.md`, "Transitions of an incoming call"). The peer's id of the call stays in use until the handler has ended,
+    /// unless the calling code frees it.
     pub(super) fn cancel_inbound_call(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.cancel() {
@@ -455,8 +458,8 @@ impl Session {
 
     // ---- Input requests of ours ----
 
-    /// Checks that a call is active and may make this input request, and that the call has this `mode`. Returns the depth of the input
-    /// request.
+    /// Checks that a call is active, that its input mode is `mode`, and that it may make this input request. Returns the sampling depth of
+    /// the input request.
     fn admit_ask(&self, id: InboundId, ask: &Ask, mode: InputMode) -> Result<u8, AskError> {
         let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
         if inbound.input_mode() != mode {
@@ -489,7 +492,8 @@ impl Session {
         Some(input)
     }
 
-    /// Takes back an input request that is no longer needed. If it was not polled, it is never sent.
+    /// Takes back an input request that is no longer needed. If it was not polled, it is never sent. Otherwise a cancel is sent, if the
+    /// protocol has one.
     pub(super) fn take_outbound_input_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<OutboundInput> {
         let input = self.close_outbound_input(key)?;
         if let Some(ticket) = input.ticket()

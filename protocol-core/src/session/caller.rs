@@ -16,7 +16,7 @@ use crate::wire::WireId;
 
 impl Session {
     /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). If the handshake is not done yet, the call
-    /// is held, except for a ping, which is held only while a probe is open. On Tesseron the call is refused instead
+    /// is held, except for a ping, which is held only while a probe is open. On Tesseron such a call is refused instead
     /// ([`SendError::NotReady`]). The time limits of a call ([`crate::CallTimeouts`]) start when its request is queued; until then only
     /// [`crate::Timeouts::handshake`] and [`crate::Timeouts::probe`] limit it.
     ///
@@ -32,8 +32,8 @@ impl Session {
 
     /// Cancels a call. The call ends with [`Outcome::Cancelled`]: at once, or within [`crate::Timeouts::cancel_grace`] on protocols that
     /// answer a cancelled call. If its request has not been polled, it is never sent. Otherwise one cancel is sent, on MCP with `reason`
-    /// for the peer's log, and a late response is dropped. No cancel is sent between two rounds, or for an operation that has none, such as
-    /// a ping.
+    /// for the peer's log, and a late response is dropped. No cancel is sent between two rounds, or for a request that has no cancel, such
+    /// as a ping.
     ///
     /// # Errors
     /// [`NotLive`] if the call has ended or was cancelled before.
@@ -47,9 +47,11 @@ impl Session {
         Ok(())
     }
 
-    /// Answers an input request of the peer ([`Event::InputRequested`]). If it came in a round (MCP 2026-07-28, Multi Round-Trip Requests),
-    /// the retry is sent after the last answer of the round. An [`Answer::Refused`] in a round is sent as if the user had made no decision,
-    /// if a user was asked; otherwise it ends the call with [`Outcome::Unanswered`].
+    /// Answers an input request of the peer ([`Event::InputRequested`]).
+    ///
+    /// If the input request came in a round (MCP 2026-07-28, Multi Round-Trip Requests), the retry is sent after the last answer of the
+    /// round. A retry cannot contain [`Answer::Refused`]. If a user answers the input request, the refusal is sent as if the user had made
+    /// no decision. Otherwise the refusal ends the call with [`Outcome::Unanswered`].
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).
@@ -116,7 +118,7 @@ impl Session {
         let default = if call.op().is_subscription() { self.config.timeouts.of_listen() } else { self.config.timeouts.call };
         let timeouts = call.timeouts.unwrap_or(default);
         let observed = match self.rules.names_calls {
-            // If calls have names, progress needs no token, and the peer may report it without being asked.
+            // If calls have names (Tesseron), the peer may report progress of every action unasked. Only actions can be cancelled.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
@@ -140,7 +142,7 @@ impl Session {
         };
         new.arm(id, &mut self.timers);
         self.outbound_calls.insert(id, new);
-        // The other steps of `tidy` are not needed: a call starts only while the session is open.
+        // The other steps of `tidy` are not needed: a new call adds no progress, makes no lane idle, and starts only in an open session.
         self.bound_output();
         id
     }
@@ -150,8 +152,8 @@ impl Session {
         call.arm(id, &mut self.timers);
     }
 
-    /// Held -> InFlight. Instead ends a call that the peer or its revision cannot serve, that needs no request, or for which there is no
-    /// time or no room.
+    /// Held -> InFlight. Ends the call instead if the peer or its revision cannot serve it, if it needs no request, or if there is no time
+    /// or no room for it.
     pub(super) fn release_call(&mut self, id: OutboundId) {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
@@ -195,8 +197,8 @@ impl Session {
         self.finish_call(id, outcome);
     }
 
-    /// Cancels a call. If the peer answers cancelled calls and the request was polled, the call waits for the answer. Otherwise it ends at
-    /// once.
+    /// Cancels a call. If the peer answers cancelled calls, the request was polled, and the cancel grace is not zero, the call waits for
+    /// the answer. Otherwise it ends at once.
     fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>) {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);

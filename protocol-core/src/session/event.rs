@@ -58,10 +58,9 @@ ids! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The peer's handshake request was answered with a result, or the peer has answered ours, or our probe of its revisions. The peer's
-    /// requests are served from now on. The event does not come at a server for a peer that sends only stateless requests, which are served
-    /// without it. Requests of ours may still be held, until the peer has confirmed the handshake: see
-    /// [`Session::is_ready`](crate::Session::is_ready).
+    /// The peer's handshake request was answered with a result, or the peer has answered our handshake request or our probe. The peer's
+    /// requests are served from now on; a server serves stateless requests without this event. Requests of ours may still be held until the
+    /// peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready).
     Ready(Box<PeerInfo>),
     /// An app has sent its hello or its resume, and the owner must accept or refuse it with [`crate::Session::welcome`]. This event comes
     /// only at a Tesseron gateway whose configuration does not set the answer in advance.
@@ -84,7 +83,7 @@ pub enum Event {
         caller: Caller,
         /// The number of sampling requests that the call is nested in.
         depth: u8,
-        /// `true` if the peer asked for progress, and for an action of Tesseron; `false` for a subscription, which has none.
+        /// `true` if the peer asked for progress. Always `true` for an action of Tesseron, and always `false` for a subscription.
         observed: bool,
     },
     /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent. The methods that act on the
@@ -181,7 +180,7 @@ pub enum Outcome {
     /// The channel, or the stream that was to carry the response, ended first; or the peer cancelled a subscription of ours. If the request
     /// was polled, it is unknown whether the peer did the work.
     Lost,
-    /// The call could not be sent, or its response could not be read, or asks for input that this end may not give.
+    /// The call could not be sent, or its response cannot be read or asks for input that this end may not give.
     Invalid(Invalid),
     /// The peer asked for input in a round, and no retry was sent (MCP 2026-07-28): either this end refused to sample or to list its roots,
     /// which a retry cannot express, or the retry would be longer than a frame may be. The error is this end's own.

@@ -17,9 +17,8 @@ impl Session {
     // ---- In ----
 
     /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without a line feed. Returns the number of
-    /// replies that it causes. Rules that the peer breaks become [`Event::Violation`], except that repeated violations by progress are only
-    /// counted for a while. The frame is dropped if the session has closed, or if an [`Event::LaneClosed`] of this lane is still to be
-    /// polled.
+    /// replies that it causes. Each violation becomes an [`Event::Violation`]; only repeated violations by progress are counted without an
+    /// event for a while. The frame is dropped if the session has closed, or while an [`Event::LaneClosed`] of this lane is queued.
     ///
     /// A transport of one stream passes [`Lane::CHANNEL`]. Any other lane opens with its first frame. Frames must be complete: if a lane
     /// ends in the middle of one, the transport drops the fragment.
@@ -42,9 +41,9 @@ impl Session {
         Ok(Received { replies: self.arriving.replies })
     }
 
-    /// Takes a frame that came on the stream of `exchange`, a request of ours, as over HTTP. If the frame is an input request that names no
-    /// call, the input request belongs to the call of `exchange`, if that is in flight. `exchange` is `None` if the stream belongs to no
-    /// request. Everything else is as in [`handle_frame`](Self::handle_frame).
+    /// Takes a frame that came on the stream of a request of ours, for transports such as HTTP. `exchange` is the exchange of that request;
+    /// `None` if the stream belongs to no request. If the frame is an input request that names no call, the input request belongs to the
+    /// call of `exchange`, if that call is in flight. Everything else is as in [`handle_frame`](Self::handle_frame).
     ///
     /// # Errors
     /// [`Full`], as for [`handle_frame`](Self::handle_frame).
@@ -122,7 +121,7 @@ impl Session {
     /// | [`Gone::Exchange`] | the call ends with [`Outcome::Lost`] | the exchange goes on: the response may come on another stream |
     /// | [`Gone::Response`] | the call ends with [`Outcome::Lost`] | the call ends with [`Outcome::Lost`] |
     ///
-    /// The current subscription of the session itself ends with its exchange, and
+    /// Our subscription at a server of stateless requests ends with its exchange, and
     /// [`Notice::SubscriptionEnded`](crate::Notice::SubscriptionEnded) follows if it was acknowledged.
     ///
     /// A lost lane counts as writable, even if it was stopped, so that its frames can be polled. On Tesseron, the output of the lane is

@@ -11,8 +11,8 @@ use crate::dialect::{PeerInfo, Protocol};
 use crate::time::Instant;
 
 impl Session {
-    /// Returns `true` once the handshake is done, so that requests of ours are sent. At a Tesseron gateway this is once the session is
-    /// claimed or resumed, at a client of stateless requests once the server has named its revisions.
+    /// Returns `true` once the handshake is done, so that requests of ours are sent. At a Tesseron gateway the handshake is done once the
+    /// session is claimed or resumed. A client without a handshake is ready once the server has named its revisions.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.handshake.asks()

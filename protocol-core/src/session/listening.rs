@@ -22,7 +22,7 @@ impl Session {
     }
 
     /// Sends a notice to every accepted subscription that includes it, and returns the number of these subscriptions. While a lane has no
-    /// room, the notice waits; the same notice waits only once. A change of a resource is [`Notice::ResourceUpdated`]:
+    /// room, the notice waits; the same notice waits only once. For a change of a resource pass [`Notice::ResourceUpdated`];
     /// [`Notice::ResourceValue`] reaches no subscription. For a peer that has made a handshake, use [`notify`](Self::notify).
     pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
         self.advance(now);

@@ -5,13 +5,15 @@
 //! | `outbound_call`, `inbound_call`, `input`, `listener`, `subscriber` | the machines of outbound calls, of inbound calls, of input requests, of the peer's subscriptions, and of our subscription |
 //! | `handshake`, `ending`, `overload` | the machines of the handshake, of closing, and of a lane whose peer does not read |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
-//! | `progress`, `depth`, `request_rate`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress, of sampling depth and of the rate of requests; the peer's ids; the caller of the last stateless request; the rules, capabilities and log level under which a request is served; counters; a map for keys that nearly always come in rising order |
+//! | `progress`, `depth`, `request_rate` | the rules of progress, of sampling depth and of the rate of requests |
+//! | `peer_ids`, `recent_caller`, `terms` | the peer's ids; the caller of the last stateless request; the rules, capabilities and log level under which a request is served |
+//! | `stats`, `monotonic_map` | counters; a map for keys that nearly always come in rising order |
 //! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
-//! | `types`, `event`, `route`, `pending` | the types that methods take, return and poll |
+//! | `types`, `event`, `route`, `pending` | the types that methods take and return |
 //!
-//! The state of a machine is private to its file, and only its methods change it. Its transitions are shown at the top of the file. The
-//! methods of the session connect the machines.
+//! The state of a machine is private to its file. Only the methods of the machine change the state, and the top of the file shows the
+//! transitions. The methods of the session connect the machines.
 
 mod alarms;
 mod callee;
@@ -104,11 +106,11 @@ pub use types::{
 ///   [`close`](Self::close).
 /// * Output, `poll_*`: [`poll_transmit`](Self::poll_transmit) or [`poll_transmits`](Self::poll_transmits),
 ///   [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout). Call them in any order after any method. Poll frames and
-///   events until there are none left; each call of `poll_timeout` returns the deadline again.
+///   events until there are none left; `poll_timeout` does not remove the deadline that it returns.
 ///
 /// Methods may be called in any order, and nothing has to be polled in between, except that some methods return an error while too much
-/// waits to be polled: [`handle_frame`](Self::handle_frame) returns [`Full`]. A clone is an independent session in the same state, for
-/// tests that explore states.
+/// waits to be polled. For example, [`handle_frame`](Self::handle_frame) returns [`Full`]. A clone is an independent session in the same
+/// state, for tests that explore states.
 ///
 /// # What always holds
 ///
@@ -177,7 +179,7 @@ pub struct Session {
     /// A change of the peer's identity or capabilities that arrived before the answer to our handshake request.
     change: Option<Box<PeerChange>>,
     ending: Ending,
-    /// The frame that is being read.
+    /// The lane and the replies of the frame that is being read.
     arriving: Arriving,
     /// The exchange of ours on whose stream the frame that is being read came, if the owner has named one.
     within: Option<ExchangeId>,

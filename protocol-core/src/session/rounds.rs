@@ -21,16 +21,16 @@ use crate::time::Instant;
 const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 
 impl Session {
-    /// Returns a call of ours as a value to be kept, if the peer has asked for a round and the retry was not sent yet. `None` in every
-    /// other state of the call. The call goes on. In this state [`cancel`](Self::cancel) ends it without sending anything to the peer.
+    /// Returns a call of ours as a value to be kept, if the peer has sent a round and the retry was not sent yet; otherwise `None`. The
+    /// call goes on. Until the retry is sent, [`cancel`](Self::cancel) ends the call without sending anything to the peer.
     #[must_use]
     pub fn pending_input(&self, id: OutboundId) -> Option<PendingInput> {
         self.outbound_calls.get(&id)?.pending()
     }
 
     /// Continues a call that was kept between two rounds, as a new call of this session: the input requests without an answer are opened
-    /// ([`Event::InputRequested`]), and the last answer sends the retry. If no answer is missing, the retry is sent at once, or after a
-    /// short delay if the round has no input requests. The rounds before count against
+    /// ([`Event::InputRequested`]), and the retry is sent after the last answer. If no answer is missing, the retry is sent at once, or
+    /// after a short delay if the round has no input requests. The rounds so far count against
     /// [`Limits::input_rounds`](crate::Limits::input_rounds). The time limits are those of [`Timeouts::call`](crate::Timeouts::call), and
     /// begin now. A call can be continued several times, but the server may refuse a state that it has seen before.
     ///
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// Handles a result that is a round, which ends the exchange of a call: InFlight -> Asked, or the end of the call.
+    /// Handles a result that is a round: InFlight -> Asked. If the round is invalid or exceeds a limit, ends the call instead.
     pub(super) fn handle_round(&mut self, id: OutboundId, result: &Json) {
         let Some(call) = self.outbound_calls.get(&id) else { return };
         let (rules, parent_depth, rounds) = (call.rules(), call.depth(), call.rounds());

@@ -73,8 +73,8 @@ pub struct Route {
 pub enum RouteKind {
     /// The one reply to a request of the peer that came by the lane, or to a frame that could not be read.
     Reply(ReplyKind),
-    /// A frame on behalf of a request of the peer that comes before the reply: progress, an input request or its cancel, a log record, the
-    /// acknowledgement or a notice of a subscription.
+    /// A frame that is sent on behalf of a request of the peer, before the reply: progress, an input request or its cancel, a log record,
+    /// the acknowledgement or a notice of a subscription.
     Within,
     /// A request of ours.
     Request(ExchangeId),

@@ -19,13 +19,13 @@ use crate::session::InputKey;
 #[non_exhaustive]
 pub struct Invoke {
     outgoing: Outgoing,
-    /// The peer's input request that this call helps to answer. The call inherits its sampling depth.
+    /// The peer's input request that this call helps to answer. The call inherits the sampling depth of that input request.
     pub parent: Option<InputKey>,
-    /// The sampling depth of the call, if it is greater than the depth that the call inherits from `parent`. A gateway sets it for the
-    /// calls that it passes on.
+    /// The least sampling depth of the call. The call has the depth of `parent` if that is greater. A gateway sets this field for the calls
+    /// that it passes on.
     pub depth: u8,
-    /// The time limits of the call. `None` for [`crate::Timeouts::call`], or for [`crate::Timeouts::acknowledgement`] as the idle limit of
-    /// [`Op::Listen`].
+    /// The time limits of the call. `None` for the default, which is [`crate::Timeouts::call`]. The default of an [`Op::Listen`] is only an
+    /// idle limit, [`crate::Timeouts::acknowledgement`].
     pub timeouts: Option<CallTimeouts>,
     /// `true` to ask the peer for progress. The peer is asked in any case if the call has an idle limit that progress restarts
     /// ([`CallTimeouts::reset_on_progress`]). Has no effect on Tesseron, where the peer may report progress of every action unasked.
@@ -128,8 +128,8 @@ impl Invoke {
 }
 
 impl Invoke {
-    /// The call that a [`PendingInput`](crate::PendingInput) continues, made again from its method and parameters; `None` for a method
-    /// whose requests have no input rounds.
+    /// Makes the call of a [`PendingInput`](crate::PendingInput) again, from its method and parameters. `None` for a method whose requests
+    /// have no input rounds.
     pub(super) fn with_rounds(method: &str, params: Json, depth: u8, progress: bool) -> Option<Self> {
         let outgoing = Dialect::request_with_rounds(method, params)?;
         Some(Self { outgoing, parent: None, depth, timeouts: None, progress })
@@ -287,8 +287,8 @@ pub struct ServeOptions {
     pub deadline: Option<Duration>,
     /// The rate of the call's progress updates.
     pub window: Option<RateWindow>,
-    /// The sampling depth of the call, if an earlier round has shown that this depth is greater than the request states. The depth of a
-    /// call can only rise.
+    /// The sampling depth of the call, if an earlier round has shown that it is greater than the depth in the request. The depth of a call
+    /// can only rise.
     pub depth: Option<u8>,
 }
 
@@ -341,8 +341,8 @@ pub enum Reported {
     /// The update is kept, and merged with an update that was kept before, because the owner has stopped the lane of the call, or too much
     /// output is queued on that lane. The update is sent when there is room again, or just before the response.
     Congested,
-    /// The update was dropped: its value does not increase, and it has neither a message nor data. With
-    /// [`crate::ProgressPolicy::repeat_value_for_message`], a message that repeats the last one does not count.
+    /// The update was dropped: its value does not increase, and it has neither a message nor data. If
+    /// [`crate::ProgressPolicy::repeat_value_for_message`] is `true`, a message that is the same as the last one counts as none.
     NotIncreasing,
     /// The update was dropped: the peer did not ask for progress.
     Unobserved,
