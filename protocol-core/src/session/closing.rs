@@ -164,7 +164,7 @@ impl Session {
         self.outbox.note_idle(lane);
     }
 
-    /// Closes a lane whose peer does not read, so that too much is queued. If it is the channel, the session ends.
+    /// Closes a lane on which too much is queued, since the peer does not read it. If the lane is the channel, the session ends.
     pub(super) fn give_lane_up(&mut self, lane: Lane) {
         if lane == Lane::CHANNEL {
             return self.fail(CloseReason::Overload);
@@ -191,8 +191,8 @@ impl Session {
         }
     }
 
-    /// Forgets a handshake request that waits for the owner and came by a lane that is lost: when the owner decides, the number of the lane
-    /// may belong to another peer.
+    /// Forgets a handshake request that waits for the owner, if it came by this lane, which is lost. By the time the owner decides, the
+    /// number of the lane may belong to another stream.
     fn lose_handshake_request(&mut self, lane: Lane) {
         if self.handshake.forget_asked(lane) {
             self.outbox.settle(lane);

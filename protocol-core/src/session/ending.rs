@@ -48,7 +48,7 @@ impl Ending {
     }
 
     /// Open -> Finishing. If this method is called again, the first reason stays, and the grace can only become shorter. Returns `true` if
-    /// there is no grace.
+    /// the grace is already over.
     pub(super) fn finish(&mut self, reason: CloseReason, until: Instant, now: Instant, timers: &mut Timers) -> bool {
         match self.state {
             State::Open => self.state = State::Finishing(reason),
@@ -104,12 +104,12 @@ impl Ending {
         matches!(self.state, State::Open | State::Finishing(_))
     }
 
-    /// The reason of the end while calls still run.
+    /// The reason why the session ends, in the state `Finishing`.
     pub(super) fn finishing(&self) -> Option<CloseReason> {
         if let State::Finishing(reason) = self.state { Some(reason) } else { None }
     }
 
-    /// The reason of the end while only queued output is left.
+    /// The reason why the session ends, in the state `Draining`.
     pub(super) fn draining(&self) -> Option<CloseReason> {
         if let State::Draining(reason) = self.state { Some(reason) } else { None }
     }

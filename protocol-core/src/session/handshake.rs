@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   opening end:    Fresh --- open ---> Opened --- complete: the answer ---> Ready
-//!                     |                 |  ^  `--- refusal, another version, silence: the session closes
-//!               probe |          probe  v  | open: the server is of the legacy era, or silent
+//!                     |                 |  ^  `--- refusal, another version, no answer in time: the session closes
+//!               probe |          probe  v  | open: the server is of the legacy era, or does not answer in time
 //!                     `-------------> Probing --- complete: the answer ---> Ready
 //!                                         `--- refusal, another version: the session closes
 //!
@@ -18,8 +18,8 @@
 //! exists only for a Tesseron gateway whose owner decides on each handshake request. A Tesseron gateway gets no confirmation: `complete` is
 //! called when the session is claimed, or when the owner accepts an app as resumed.
 //!
-//! Not drawn: in `Probing` the answer can ask for one more probe, and silence closes the session if no handshake may follow. In `Opened` a
-//! late answer to the probe can complete the opening, too.
+//! Not drawn: in `Probing` the answer can ask for one more probe, and the session closes if no answer comes in time and no handshake may
+//! follow. In `Opened` a late answer to the probe can complete the opening, too.
 
 use alloc::boxed::Box;
 
@@ -197,7 +197,7 @@ impl Handshake {
         (request.exchange == number).then_some((opening, request.ticket))
     }
 
-    /// The probe that waits for a response; `None` if no handshake request may follow it.
+    /// The probe that waits for a response, unless it is the last request that may be sent.
     pub(super) fn open_probe(&self) -> Option<OpeningRequest> {
         match self.state {
             State::Probing { request, is_last: false } => Some(request),

@@ -80,7 +80,7 @@ struct CalleeProgress {
     reporter: Reporter,
     /// The last progress update, acknowledgement or notice that was queued for this call, and the time when it was written.
     last_progress: Option<(Ticket, Instant)>,
-    /// The time for which sending the kept update or the delayed response is armed in the session's timers.
+    /// The time at which the kept update or the delayed response is to be sent, if this is armed in the session's timers.
     armed: Option<Instant>,
     /// The ticket in the progress queue, while the call waits in it.
     queue_ticket: Option<QueueTicket>,
@@ -529,15 +529,17 @@ mod transitions {
         session: Session,
         inbound: InboundId,
         now: Instant,
-        steps: f64,
+        /// The value of the last progress.
+        value: f64,
         /// The frame of the request.
         request: &'static str,
     }
 
     const STATES: [&str; 7] = ["Active", "Reported", "Keeping", "Asking", "Answered", "Cancelled", "gone"];
 
-    /// No wildcard, so that a new state must be named here and appear in the table. `Active` has four substates: an input request is
-    /// open, an update is kept, an update was sent, or none of these.
+    /// The name of the state in the tables. `Active` has four substates: an input request is open (*Asking*), an update is kept
+    /// (*Keeping*), an update was sent (*Reported*), or none of these (*Active*). The `match` has no wildcard, so that a new state must be
+    /// named here and appear in the table.
     fn state(callee: &Callee) -> &'static str {
         match callee.session.inbound_calls.get(&callee.inbound) {
             None => "gone",
@@ -590,7 +592,7 @@ mod transitions {
         let requests = core::iter::from_fn(|| session.poll_event());
         let inbound =
             requests.filter_map(|event| if let Event::Request { id, .. } = event { Some(id) } else { None }).next().unwrap();
-        let mut callee = Callee { session, inbound, now, steps: 0.0, request: frames.last().unwrap() };
+        let mut callee = Callee { session, inbound, now, value: 0.0, request: frames.last().unwrap() };
         let steps: &[Input] = match name {
             "Active" | "Requested" => &[],
             "Listening" => &[ACCEPT],
@@ -619,8 +621,8 @@ mod transitions {
     const REQUEST: &str =
         r#"{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"work","_meta":{"progressToken":"t"}}}"#;
     const PROGRESS: Input = |callee| {
-        callee.steps += 1.0;
-        let _ = callee.session.progress(callee.inbound, Progress::value(callee.steps), callee.now);
+        callee.value += 1.0;
+        let _ = callee.session.progress(callee.inbound, Progress::value(callee.value), callee.now);
     };
     const ASK: Input = |callee| drop(callee.session.request_input(callee.inbound, Ask::Roots, callee.now));
     const RESPOND: Input = |callee| {
@@ -633,7 +635,7 @@ mod transitions {
         ("progress", PROGRESS),
         ("the same progress twice", |callee| {
             PROGRESS(callee);
-            callee.steps -= 1.0;
+            callee.value -= 1.0;
             PROGRESS(callee);
         }),
         ("a checkpoint", |callee| {

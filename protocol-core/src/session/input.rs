@@ -5,10 +5,10 @@
 //!                     |
 //!                     v     release: at once, or when the handshake is done
 //!                   Held ------------------------------------> Sent
-//!                     |                                          |  its answer | the end |
+//!                     |                                          |  its answer | the channel is lost |
 //!                     |                                          |  taken back, time is over: a cancel, if the protocol has one
-//!                     | taken back, time is over, the end:       |
-//!                     v nothing was sent                         v
+//!                     | taken back, time is over, the channel    |
+//!                     v is lost: nothing was sent                v
 //!                                       (gone)
 //!
 //!   the peer's:  open --- provide_input | the peer withdraws it | its call, its lane or the session ends ---> (gone)

@@ -23,12 +23,12 @@
 //! A call in `Held` that cannot or need not be sent when the handshake is done, or that has a time limit of zero, ends without being
 //! released. If a round has no input requests, its retry is sent after a short delay.
 //!
-//! If the peer answers cancelled calls, and [`cancel_grace`](crate::Timeouts::cancel_grace) is not zero, a cancel by the owner, after the
-//! request was polled, moves the call from `InFlight` to `GivenUp`, where it waits for the peer's reply, which may have a partial result.
-//! The call ends as cancelled, with or without a partial result.
+//! The diagram does not show the state `GivenUp`. A cancel by the owner moves the call from `InFlight` to `GivenUp` if the peer answers
+//! cancelled calls, [`cancel_grace`](crate::Timeouts::cancel_grace) is not zero, and the request was polled. There the call waits for the
+//! peer's reply, which may have a partial result. The call ends as cancelled, with or without a partial result.
 //!
 //! In the diagram, *end* means that the channel or the exchange is lost, or that the session closes. Nothing about a call is stored after
-//! its outcome. The exchanges of our calls have numbers of ours, so a frame is late if its number was used before and is in no table.
+//! its outcome. This end numbers the exchanges of its calls, so a frame is late if its number was used before and is in no table.
 
 use alloc::boxed::Box;
 use alloc::string::ToString as _;
@@ -67,8 +67,8 @@ pub(super) struct OutboundCall {
 enum State {
     /// Waits for the handshake, and has no deadline of its own. Boxed to keep the state of all other calls small.
     Held(Box<Held>),
-    /// The request was queued in the outbox, where `ticket` identifies it. `observed` is `true`, here and below, if the peer was asked for
-    /// progress or, on Tesseron, may report it unasked.
+    /// The request was queued in the outbox, where `ticket` identifies it. `observed`, here and in `Held` and `Asked`, is `true` if the
+    /// peer is asked for progress or, on Tesseron, may report it unasked.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
     /// The peer has ended the exchange with a round of input requests. Boxed to keep the state of all other calls small.
     Asked(Box<Asked>),
@@ -101,7 +101,7 @@ struct Asked {
     round: Json,
 }
 
-/// A round that the peer has asked for.
+/// A round that the peer has sent.
 pub(super) struct RoundOfPeer {
     /// The input requests, with the names of their answers.
     inputs: Vec<(InputKey, Text)>,
@@ -313,7 +313,7 @@ impl OutboundCall {
         self.state = State::InFlight { ticket, observed: self.is_observed(), clocks };
     }
 
-    /// A call that is continued ([`crate::Session::resume_input`]). Its peer has asked for `rounds` rounds, of which `round` is the last.
+    /// A call that is continued ([`crate::Session::resume_input`]). The peer has sent `rounds` rounds for it, of which `round` is the last.
     /// `answers` are the answers to `round` so far.
     #[allow(clippy::too_many_arguments, reason = "those of a call, and those of its round")]
     pub(super) fn asked(
@@ -351,7 +351,7 @@ impl OutboundCall {
         asked.inputs.is_empty()
     }
 
-    /// The call as a value to be kept, if the peer has asked for a round and the retry was not sent yet.
+    /// The call as a value to be kept, if the peer has sent a round and the retry was not sent yet.
     pub(super) fn pending(&self) -> Option<PendingInput> {
         let (State::Asked(asked), Some(repeatable)) = (&self.state, &self.repeatable) else { return None };
         let answers = asked.answers.iter().map(|(name, answer)| (name.to_string(), answer.clone())).collect();
@@ -576,8 +576,8 @@ pub(super) mod transitions {
     const STATES: [&str; 5] = ["Held", "Written", "InFlight", "Asked", "gone"];
 
     /// The name of the state in the tables. There, *Asked* is `InFlight` with an open input request; the state [`State::Asked`] is
-    /// *Delayed* if the round has no input requests, and otherwise *AskedByResult*. No wildcard, so that a new state must be named here and
-    /// appear in the table.
+    /// *Delayed* if the round has no input requests, and otherwise *AskedByResult*. The `match` has no wildcard, so that a new state must
+    /// be named here and appear in the table.
     fn state(caller: &Caller) -> &'static str {
         match caller.session.outbound_calls.get(&caller.call) {
             None => "gone",
@@ -734,7 +734,7 @@ pub(super) mod transitions {
         }
     }
 
-    /// Compares a table with the file in `docs`; with `UPDATE_GOLDEN` set it writes the file.
+    /// Compares a table with a file in `docs/transitions`. If `UPDATE_GOLDEN` is set, writes the file first.
     pub(in crate::session) fn compare(file: &str, title: &str, rows: &[[String; 5]]) {
         let head = ["state", "input", "next", "events", "sent"];
         let width =

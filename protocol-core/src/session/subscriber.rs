@@ -2,19 +2,17 @@
 //!
 //! ```text
 //!   None --- begin ---> Current, requested --- acknowledge ---> Current, acknowledged --- end ---> None
-//!                        |                                          |           ^
-//!            expire      |    change: a call requests its successor, with other kinds
-//!   None <---------------'                                          |           | replace: the successor is acknowledged
-//!                                                                   `-----------'
+//!                        |                                       |                 ^
+//!   None <--- expire ----'                                       `--- replace -----'
 //! ```
 //!
 //! Not drawn: `replace` can also begin the first subscription, and take the place of one that is only requested. `end` can end a requested
 //! subscription, too. `stop` ends any.
 //!
-//! One subscription includes all the kinds of notices that are wanted. To change these kinds, a *successor* is requested: another
-//! subscription. The current subscription is ended only once the successor is acknowledged, so that no notice is missed. Each change is a
-//! call of the owner. Unless the change leaves no kind, the exchange of that call is the successor. If the call fails or is cancelled, the
-//! current subscription stays as it is.
+//! One subscription includes all the kinds of notices that are wanted. To change these kinds, another subscription is requested, the
+//! *successor* (`change`). The current subscription is ended only once the successor is acknowledged (`replace`), so that no notice is
+//! missed. Each change is a call of the owner. Unless the change leaves no kind, the exchange of that call is the successor. If the call
+//! fails or is cancelled, the current subscription stays as it is.
 
 use alloc::vec::Vec;
 
@@ -189,8 +187,8 @@ impl Subscriber {
     }
 
     /// Handles the acknowledgement of the successor that a call has requested: the successor becomes the current subscription. Returns the
-    /// subscription to end. This is the previous one, or the successor itself if a newer successor was acknowledged earlier, or if a later
-    /// change of the same resource has taken effect.
+    /// subscription to end, if there is one: the previous one, or the successor itself if a newer successor was acknowledged earlier, or if
+    /// a later change of the same resource has taken effect.
     pub(super) fn replace(
         &mut self,
         id: OutboundId,

@@ -19,8 +19,8 @@ impl Session {
         self.stamp = self.rules.dialect.stamp(&self.config.local_end());
     }
 
-    /// Subscribes to the changes of all lists for which the peer declares notifications, if [`crate::Config::list_changes`] is set. Without
-    /// this subscription a stateless peer would not send them.
+    /// Subscribes to the changes of all lists for which the peer declares notifications, if [`crate::Config::list_changes`] is set. A
+    /// server of stateless requests sends none without a subscription.
     pub(super) fn listen_for_lists(&mut self) {
         let is_wanted = self.config.list_changes && self.ending.is_open();
         let Some(peer) = self.peer.as_ref().filter(|_| is_wanted) else { return };
@@ -46,7 +46,8 @@ impl Session {
         self.outbox.push(Lane::CHANNEL, Class::Request(exchange), frame)
     }
 
-    /// Handles a call for which a stateless peer needs no request. For any other call, does nothing and returns `false`.
+    /// Handles a call for which no request is sent to a server of stateless requests: it sets the log level, or it leaves the subscription
+    /// without any kind of notice. For any other call, does nothing and returns `false`.
     pub(super) fn serve_locally(&mut self, call: &Outgoing) -> bool {
         if let Some(level) = call.level() {
             self.wanted_level = Some(level);
@@ -62,8 +63,8 @@ impl Session {
         true
     }
 
-    /// Returns `false` for a call with which the subscription would have more resources than [`crate::Limits::subscriptions`], or would be
-    /// longer than a frame may be.
+    /// Returns `false` for a call with which the subscription would have more resources than [`crate::Limits::subscriptions`], or its
+    /// request would be longer than a frame may be.
     pub(super) fn may_subscribe(&self, call: &Outgoing) -> bool {
         if !self.rules.stateless || call.op != Op::Subscribe {
             return true;
