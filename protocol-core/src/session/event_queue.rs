@@ -5,7 +5,7 @@
 //! | the outcome of an outbound call, the answer to an input request of ours | `settled` + 1 | `settled` - 1 |
 //! | an alarm | `due_alarms` + 1 | `due_alarms` - 1 |
 //! | the end of a lane | `closed_lanes` + 1 | `closed_lanes` - 1 |
-//! | any other | | |
+//! | any other | no count changes | no count changes |
 //!
 //! The limits on calls and on input requests also count the events in `settled`, and the limit on alarms those in `due_alarms`. So the
 //! queue has a bound, even if an owner starts calls and does not poll. Frames of a lane are dropped until the `Event::LaneClosed` of that

@@ -19,9 +19,9 @@ use crate::wire::{FrameBuffer, QueuedFrame};
 /// The kind of a frame. It determines the bounds that apply to the frame, and its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The reply to an exchange of the peer that was in a table, or to its handshake request.
+    /// The reply to a call of the peer, or the result of its handshake request.
     Reply(ReplyKind),
-    /// A reply to an exchange that was in no table. [`crate::Limits::unsolicited_replies`] bounds the number of these replies.
+    /// A reply for which the session keeps no call. [`crate::Limits::unsolicited_replies`] bounds the number of these replies.
     Unsolicited(ReplyKind),
     /// Progress of an inbound call, or the acknowledgement or a notice of a subscription.
     Progress(InboundId),
@@ -213,7 +213,7 @@ impl LaneQueue {
         self.owed = self.owed.saturating_add(1);
     }
 
-    /// Counts an exchange of the peer no longer, since it has its reply or will get none.
+    /// Stops counting an exchange of the peer, which has its reply or will get none.
     #[inline]
     pub(super) fn settle(&mut self) {
         self.owed = self.owed.saturating_sub(1);

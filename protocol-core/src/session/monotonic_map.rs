@@ -2,17 +2,17 @@
 //! same timeout.
 //!
 //! Rising keys are stored in a queue. A new greatest key is appended, and a key that was removed from the middle may return to its place.
-//! If keys count steps ([`MonotonicKey::steps_above`]), a search first guesses the index of a key from its distance to the first key; if
-//! the guess is wrong, the search bisects the queue. Other keys that come out of order are stored in a tree. So a peer that chooses the
-//! keys can make the map as slow as a tree, and no slower.
+//! If successive keys usually differ by 1 ([`MonotonicKey::steps_above`]), a search first guesses the index of a key from its distance to
+//! the first key; if the guess is wrong, the search bisects the queue. Other keys that come out of order are stored in a tree. So a peer
+//! that chooses the keys can make the map as slow as a tree, and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
 /// The key of a [`MonotonicMap`].
 pub(super) trait MonotonicKey: Ord {
-    /// The number of steps from `_other` up to this key; `None` if it is not known, or this key is lower. It is also the distance of the
-    /// two keys in the queue, if the queue has every number between them.
+    /// The difference of this key and `_other`, a guess of the distance of their indices in the queue. `None` if this key is lower, or if
+    /// successive keys do not usually differ by 1.
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None
     }

@@ -53,7 +53,7 @@ impl Session {
         self.limit_handshake();
     }
 
-    /// Starts the deadline of the probe or the handshake, from now on.
+    /// Starts the deadline of the probe or the handshake, counted from now.
     fn limit_handshake(&mut self) {
         let timeouts = &self.config.timeouts;
         let probe = timeouts.probe.filter(|_| self.probe_before_handshake().is_some());
@@ -167,7 +167,7 @@ impl Session {
         }
     }
 
-    /// Handles the response to a request that opened the handshake. `ticket` is that of the request.
+    /// Handles the response to our probe or our handshake request. `ticket` is that of the request.
     pub(super) fn handle_opening_answer(&mut self, opening: Opening, ticket: Ticket, body: ResponseBody) {
         // A session that is finishing still completes the handshake, for the calls that are held for it. A session that is draining does
         // not.

@@ -251,7 +251,7 @@ impl Outbox {
         }
     }
 
-    /// Counts an exchange of the peer no longer, since it has its reply or will get none.
+    /// Stops counting an exchange of the peer, which has its reply or will get none.
     #[inline]
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -439,8 +439,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("2a")), None));
     }
 
-    /// A regression: entries were removed while an index went over the queue, so that later entries moved to before the index and were
-    /// missed.
+    /// If entries were removed while an index goes over the queue, the entries after them would move to before the index and be missed.
     #[test]
     fn regression_all_of_many_updates_are_withdrawn_at_once() {
         let mut outbox = outbox(1);
@@ -503,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_log_records_make_room_only_if_that_is_enough() {
+    fn the_oldest_log_records_are_dropped_only_if_that_frees_enough_bytes() {
         let mut outbox = outbox(2);
         push(&mut outbox, Class::Log(None), "a");
         push(&mut outbox, Class::Notice, "kept");

@@ -11,9 +11,9 @@
 //!                                                        `--' judge: a greater one is accepted, any other is dropped
 //! ```
 //!
-//! A value that a `Watcher` drops is a violation, which becomes an event at most once in a rate window. But an update whose value does not
-//! increase may still be accepted as a message, and a value that increases, but is not above all values of earlier exchanges of the call,
-//! is dropped without a violation.
+//! A value that a `Watcher` drops is a violation, which becomes an event at most once in a rate window. There are two exceptions. An update
+//! whose value does not increase may still be accepted for its message or data. A value that increases within its exchange, but was reached
+//! in an earlier exchange of the call, is dropped without a violation.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -382,7 +382,7 @@ mod tests {
     const MCP: &Rules = Mcp::rules(mcp::Side::Server, Some(mcp::Revision::R2025_11_25));
     const PERCENT: &Rules = Tesseron::Gateway.rules();
 
-    /// The reaction of a `Reporter` to an update that was reported to it.
+    /// The effect of reporting an update.
     #[derive(Debug, PartialEq)]
     enum Verdict {
         NotIncreasing,
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn any_length_of_window_works() {
+    fn a_window_of_any_length_limits_updates_unless_the_length_is_zero() {
         for length in [Duration::from_nanos(1), Duration::from_micros(1), Duration::MAX] {
             let mut bench = Bench::new(RateWindow::new(1, length));
             assert_eq!(bench.values([1.0, 2.0].map(Progress::value)), [1.0]);

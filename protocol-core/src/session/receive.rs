@@ -306,8 +306,8 @@ impl Session {
         }
     }
 
-    /// Returns `true` if this session has given out this number, and no open exchange of ours has it, except that of a cancelled call that
-    /// still waits for the peer's reply.
+    /// Returns `true` if the session has used this number, and no exchange of ours with it is open. The exchange of a cancelled call that
+    /// still waits for the peer's reply counts as ended.
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.response_target(number) {
             Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
@@ -335,7 +335,7 @@ impl Session {
         };
         let parent = self.parent_of_ask(named);
         if parent.is_none() && self.rules.names_calls {
-            // The peer may have sent the input request before it learned that the call had ended. That is not a violation.
+            // The peer may have sent the input request before it received the cancel of the call. That is not a violation.
             let is_late = named.is_some_and(|number| self.was_ours(number));
             self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
             let violation = (!is_late).then_some(Violation::UndeclaredInput);
@@ -367,12 +367,11 @@ impl Session {
 
     /// The call that an input request belongs to:
     /// 1. The call that it names or, if it names none, the call on whose stream it came.
-    /// 2. If there is no such call, or it cannot have asked: on Tesseron `None`; on MCP the call in flight that can have asked and has the
-    ///    greatest sampling depth, and of several such calls the newest.
+    /// 2. If there is no such call, or it cannot have asked: on Tesseron `None`; on MCP one of the calls in flight that can have asked:
+    ///    the one with the greatest sampling depth, and of several with this depth the newest.
     ///
     /// A call can have asked if its request was polled and is not a ping. On Tesseron, it must also be a call of an action.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
-        // A request that has not been polled cannot have caused an input request.
         let may_ask = |op: Op| !op.is_ping() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
         let can_have_asked =
             |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket));

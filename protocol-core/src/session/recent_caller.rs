@@ -1,6 +1,6 @@
 //! The caller of the last stateless request. Most requests on a channel name the same caller, which then need not be read again.
 //!
-//! This never makes a request depend on an earlier one: the stored caller is used only if the text that names it is the same, byte for
+//! Even so, no request depends on an earlier one: the stored caller is used only if the text that names the caller is the same, byte for
 //! byte.
 
 use crate::dialect::{KnownCaller, StatelessCaller};

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_admits_nothing_and_a_large_number_everything() {
+    fn a_rate_of_zero_admits_nothing_and_a_very_high_rate_everything() {
         assert_eq!(admitted(0, 0..5_000), 0);
         assert_eq!(admitted(u32::MAX, core::iter::repeat_n(0, 1000)), 1000);
     }

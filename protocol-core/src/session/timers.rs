@@ -21,7 +21,7 @@ use crate::time::Instant;
 pub(super) enum TimerKey {
     /// Ends the probe or the handshake.
     Handshake,
-    /// Ends the current state of closing.
+    /// Ends the state `Finishing` or `Draining` of a session that is closing.
     Close,
     /// Closes a lane whose peer does not read unsolicited replies.
     Overload(Lane),
