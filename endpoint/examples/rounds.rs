@@ -1,11 +1,12 @@
-//! Serves one request of MCP 2026-07-28 many times, for `scripts/instructions --rounds`, which counts the instructions for each.
+//! Serves one request, or one whole call, of MCP 2026-07-28 many times, for `scripts/instructions --rounds`, which counts the instructions
+//! for each.
 //!
 //!     rounds plain TIMES       a tool that asks for nothing
-//!     rounds could TIMES       the same tool, whose handler could be frozen
-//!     rounds first TIMES       the first request of a tool that asks three times: it ends with an input request and a sealed state
-//!     rounds last TIMES        the last retry of that tool, with two answers in its state and the third beside it: its handler runs again
-//!     rounds again TIMES       the whole call of that tool: four requests, and its handler runs again for each retry
-//!     rounds frozen TIMES      the same call, whose handler is frozen and goes on
+//!     rounds could TIMES       the same tool, on a server that freezes handlers
+//!     rounds first TIMES       the first request of a tool that asks three times; its handler is frozen
+//!     rounds last TIMES        the last retry of that tool, with two answers in its state and a third beside it; its handler runs again
+//!     rounds again TIMES       the whole call of that tool: four requests; its handler runs again for each retry
+//!     rounds frozen TIMES      the same call, on a server that freezes handlers: its handler goes on with each retry
 //!     rounds state             prints the length, in bytes, of the state in the last retry
 
 use std::error::Error;
@@ -22,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let times = |text: &str| text.parse::<usize>();
-    let keeps_handlers = matches!(arguments.as_slice(), ["could" | "first" | "frozen", _]);
-    let mut server = Server::new(if keeps_handlers { 1024 } else { 0 });
+    let freezes_handlers = matches!(arguments.as_slice(), ["could" | "first" | "frozen", _]);
+    let mut server = Server::new(if freezes_handlers { 1024 } else { 0 });
     match arguments.as_slice() {
         ["plain" | "could", text] => server.repeat(&request("plain", &json!({})), times(text)?),
         ["first", text] => server.repeat(&request("asks", &json!({})), times(text)?),
@@ -85,7 +86,7 @@ impl Server {
         Ok(())
     }
 
-    /// The retry with the answer to the third input request of `asks`.
+    /// Serves a call of `asks` up to its last request, and returns that request: the retry with the third answer.
     fn last_retry(&mut self) -> Result<Bytes, Box<dyn Error>> {
         let mut next = request("asks", &json!({}));
         for _ in 0..3 {
@@ -99,7 +100,7 @@ impl Server {
     }
 }
 
-/// A call of `tool` whose parameters have also `more`.
+/// A call of `tool`, with the members of `more` among its parameters.
 fn request(tool: &str, more: &Value) -> Bytes {
     let mut params = json!({
         "name": tool,

@@ -7,8 +7,8 @@ use protocol_core::session::{CancelReason, InputFailed};
 /// The reason for which an input request has no valid answer.
 ///
 /// An input request that the protocol or its revision does not have fails as if its capability were missing. So does every input request in
-/// MCP 2026-07-28 if states cannot be sealed: without the feature `seal`, or if the [`Runtime`](crate::Runtime) has no clock, or has no
-/// random bytes and the service no keys ([`Service::seal_keys`](crate::Service::seal_keys)).
+/// MCP 2026-07-28 if states cannot be sealed: without the feature `seal`, if the [`Runtime`](crate::Runtime) has no clock, or if it has no
+/// random bytes and the service has no keys ([`Service::seal_keys`](crate::Service::seal_keys)).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskFailed {

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use crate::validation_errors::ValidationErrors;
 
-/// A schema. It is compiled when it is first used, which takes less than 0.1 ms, unless it is the first schema of the process; see
-/// [`Checker::new`].
+/// A schema. It is compiled when it is first used, which takes less than 0.1 ms.
 pub(crate) struct Checker(Compiled);
 
 /// `Err` if the schema is not valid: a hand-written `JsonSchema` may return such a schema. Then every value is refused with this reason.
@@ -23,8 +22,8 @@ fn compile(schema: &Value) -> Result<Validator, String> {
 const MAX_LISTED_BYTES: usize = 64 << 10;
 
 impl Checker {
-    /// A checker of values against `schema`. The first one of a process takes about 2 ms, since `jsonschema` then compiles the schema of
-    /// all schemas, with which it checks every schema but `true`, `false` and `{}`. Otherwise a call would have to wait for that.
+    /// A checker of values against `schema`. The first checker of a process takes about 2 ms: it makes `jsonschema` compile the
+    /// meta-schema, against which every schema but `true`, `false` and `{}` is checked. So no call has to wait for that.
     pub(crate) fn new(schema: Value) -> Self {
         static META_SCHEMA: Once = Once::new();
         META_SCHEMA.call_once(|| drop(compile(&json!({ "type": "object" }))));

@@ -2,7 +2,7 @@
 //! lists and strings.
 //!
 //! [`Checker::unchecked`] finds the first other keyword of a schema before the schema is used, so that no keyword that restricts values is
-//! silently ignored. Keywords that are unknown, or only annotations, do not count.
+//! silently ignored. Unknown keywords and annotations do not count as such keywords.
 
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -40,8 +40,8 @@ impl Checker {
     }
 
     /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. It is also an error if the check gets
-    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level. If this
-    /// happens in an alternative, it is not known if the alternative fits: an `anyOf` is valid if another one fits, and a `oneOf` never is.
+    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level. If the
+    /// check of an alternative reaches such a limit, an `anyOf` is valid only if another alternative fits, and a `oneOf` is never valid.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
         let found = Found::All(ValidationErrors::default());
@@ -190,10 +190,11 @@ struct Walk<'a> {
     found: Found,
 }
 
-/// The errors that a walk has found: their texts, or only whether there are any.
+/// The result of a walk so far.
 enum Found {
+    /// The texts of all errors.
     All(ValidationErrors),
-    /// The walk stops at the first error.
+    /// For an alternative, only its fit. The walk stops at the first error.
     First(Fit),
 }
 
@@ -248,8 +249,8 @@ impl Walk<'_> {
     fn schema_keyword(&mut self, keyword: &str, rule: &Value, rules: &Map<String, Value>, value: &Value) {
         match (keyword, rule, value) {
             ("properties", Value::Object(known), Value::Object(members)) => {
-                // Tags are checked first, so that the wrong alternatives of a tagged enum fail before their other members are checked.
-                // Otherwise the time of nested enums would be exponential in their depth.
+                // Tags (members with `const`) are checked first, so that the wrong alternatives of a tagged enum fail before their other
+                // members are checked. Otherwise the time of nested enums would be exponential in their depth.
                 for is_tag in [true, false] {
                     for (name, schema) in known.iter().filter(|(_, schema)| schema.get("const").is_some() == is_tag) {
                         match members.get(name) {
@@ -324,7 +325,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Handles an `anyOf` of which no alternative is known to fit. If the check of one has reached a limit, `limit` names it.
+    /// Handles an `anyOf` of which no alternative is known to fit. `limit` is the limit that the check of an alternative has reached, if
+    /// any.
     fn fits_none(&mut self, parts: &[Value], value: &Value, limit: Option<&'static str>) {
         if let Found::All(_) = self.found {
             // An `Option`: the errors of the type in it are more useful than the error that no alternative fits.
@@ -389,7 +391,7 @@ impl Walk<'_> {
         self.path.leave(begin);
     }
 
-    /// The number of alternatives that fit, counted up to `most`, and the limit that the check of another alternative has reached.
+    /// The number of alternatives that fit, counted up to `most`, and the limit that the check of another alternative has reached, if any.
     fn fit(&self, parts: &[Value], value: &Value, most: usize) -> (usize, Option<&'static str>) {
         let (mut fitting, mut limit) = (0_usize, None);
         for schema in parts {
@@ -408,7 +410,7 @@ impl Walk<'_> {
         (fitting, limit)
     }
 
-    /// Returns `true` if the outcome is certain, or will not be known, so that the walk can stop.
+    /// Returns `true` if the rest of the value cannot change the result, so that the walk can stop.
     const fn is_decided(&self) -> bool {
         matches!(self.found, Found::First(Fit::Wrong | Fit::Unknown(_)))
     }

@@ -20,7 +20,7 @@ pub(crate) struct Plain {
 /// The maximum number of members, since each needs a bit in [`Plain::required`].
 const MAX_MEMBERS: usize = u64::BITS as usize;
 
-/// The values that a field may have.
+/// The values that a member of an object, or an element of a list, may have.
 #[derive(Default)]
 struct Field {
     null: bool,
@@ -142,7 +142,8 @@ impl Field {
             }
         }
         match walk.kind() {
-            // Parsing into a `Value` fails for half of a surrogate pair. Decoding the text would succeed for types that ignore the string.
+            // A string with half of a surrogate pair is not taken: parsing it into a `Value` fails, but decoding the text would succeed for
+            // types that ignore the string.
             Kind::String => self.string && walk.unicode(),
             Kind::Object => self.object && self.members.as_ref().is_some_and(|members| members.takes_object(walk)),
             Kind::Array => self.list && self.items.as_ref().is_some_and(|item| item.takes_each(walk)),

@@ -29,8 +29,7 @@ impl<V> PerType<V> {
         Self(RwLock::new(BTreeMap::new()))
     }
 
-    /// The value of the type `T`. If it is the first time, `make` makes it, perhaps on several threads at once; then one of the values is
-    /// kept.
+    /// The value of the type `T`, which `make` makes at the first call. If several threads make it at once, one of the values is kept.
     fn get<T: 'static>(&self, make: fn() -> V) -> Arc<V> {
         let id = TypeId::of::<T>();
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
@@ -135,7 +134,7 @@ impl Shape {
         if let Some(members) = schema.as_object_mut() {
             members.entry("type").or_insert_with(|| json!("object"));
             if members.get("additionalProperties") == Some(&Value::Bool(false)) {
-                // Without `properties`, the error message of the validator would not name the argument.
+                // Without `properties`, the error message of the check would not name the argument.
                 members.entry("properties").or_insert_with(|| json!({}));
             }
             const OPEN: [&str; 8] = ["$ref", "allOf", "anyOf", "oneOf", "if", "not", "patternProperties", "unevaluatedProperties"];
@@ -164,10 +163,10 @@ impl Shape {
         Self { schema: encoded, checker: Checker::new(schema), plain, unit }
     }
 
-    /// Checks `json` against the schema and returns a clone of it.
+    /// Checks `json` against the schema and returns a clone of `json`.
     pub(crate) fn check(&self, json: &Json) -> Result<Json, String> {
         if !self.plain.as_ref().is_some_and(|plain| plain.fits(json)) {
-            let value: Value = json.decode().map_err(plain)?;
+            let value: Value = json.decode().map_err(message_of)?;
             self.checker.check(&value, json.as_bytes().len())?;
         }
         Ok(json.clone())
@@ -207,7 +206,7 @@ impl Shape {
     }
 
     fn validate<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
-        let value: Value = json.decode().map_err(plain)?;
+        let value: Value = json.decode().map_err(message_of)?;
         self.checker.check(&value, json.as_bytes().len())?;
         if self.unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
@@ -220,7 +219,7 @@ impl Shape {
     }
 }
 
-fn plain(error: JsonError) -> String {
+fn message_of(error: JsonError) -> String {
     match error {
         JsonError::Decode(message) => message,
         other => other.to_string(),
@@ -386,8 +385,8 @@ fn is_object(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object") || all("anyOf") || all("oneOf") || any("allOf")
 }
 
-/// The schema of `T` as MCP allows it for elicitation: a flat object of primitive types and choices. Fails with the first field of another
-/// type.
+/// The schema of `T` as MCP allows it for elicitation: a flat object of primitive types and choices. Fails if a field has another type; the
+/// error names the first such field.
 pub(crate) fn flat<T: JsonSchema>() -> Result<Shape, String> {
     let schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
     if schema.get("type").is_none_or(|kind| kind != "object") {
@@ -593,7 +592,7 @@ mod tests {
             of[self.roll(of.len())]
         }
 
-        /// The schema of a field: mostly one that [`Plain`] supports, sometimes one that only the validator supports.
+        /// The schema of a field: mostly one that [`Plain`] supports, sometimes one that only [`Checker`] supports.
         fn field(&mut self) -> Value {
             let mut field = match self.roll(14) {
                 0..=1 => json!({"type": "string"}),
@@ -720,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_alike_with_and_without_the_validator() {
+    fn a_value_for_a_random_schema_is_read_alike_with_and_without_the_quick_check() {
         let mut dice = Dice(20);
         let (mut quick, mut invalid) = (0, 0);
         for _ in 0..400 {
