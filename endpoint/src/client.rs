@@ -113,8 +113,8 @@ impl InputContext {
         Self { input_request }
     }
 
-    /// The outbound call that the input request belongs to; `None` if no call was in flight. If the request names no call and came on the
-    /// stream of none, as on MCP over pipes, this is the call in flight with the greatest sampling depth, and of several the newest.
+    /// The outbound call that the input request belongs to; `None` if no call was in flight. If the request names no call and did not come
+    /// on the stream of a call, as on MCP over pipes, this is the newest of the calls in flight that have the greatest sampling depth.
     #[must_use]
     pub fn parent(&self) -> Option<OutboundId> {
         self.input_request.parent

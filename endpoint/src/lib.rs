@@ -1,4 +1,4 @@
-//! The types that applications write against: tools, clients and calls over a session, on any runtime.
+//! The API for applications: tools, clients and calls over a session, on any runtime.
 //!
 //! # Which layer do you need?
 //!
@@ -47,8 +47,8 @@
 //! Arguments of tools and of typed prompts, and typed answers, are checked against the schemas of their types. This crate checks the
 //! keywords of nearly all derived schemas itself: types, members, choices, ranges of numbers, and lengths of lists and strings. With the
 //! feature `validate`, schemas with other keywords that restrict values are checked by the crate `jsonschema`. Without the feature, a tool
-//! or prompt with such a schema cannot be registered; the error ([`SchemaUnchecked`]) names the keyword. An input request for such a type
-//! then fails ([`AskFailed::Invalid`]).
+//! or prompt with such a schema cannot be registered, and an input request for an answer with such a schema fails
+//! ([`AskFailed::Invalid`]); the error of the registration ([`SchemaUnchecked`]) names the keyword.
 //!
 //! ## Tracing
 //!

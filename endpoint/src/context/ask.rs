@@ -1,4 +1,4 @@
-//! Input requests of a handler to its caller: model, user, browser, roots.
+//! Input requests of a handler: to the model, the user and the browser of its caller, and for the caller's roots.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -102,9 +102,9 @@ impl Context {
         })
     }
 
-    /// Makes a URL for the user to open, under a new id. The id consists of 16 random bytes of the runtime, so that it is unique across
-    /// runs of the server; without random bytes ([`Runtime::fill_random`](crate::Runtime::fill_random)) it is a counter, unique in this run
-    /// only. The id is not a secret.
+    /// Makes a request to open `url`, with a new id. The id consists of 16 random bytes of the runtime, so that it is unique across runs of
+    /// the server; without random bytes ([`Runtime::fill_random`](crate::Runtime::fill_random)) it is a counter, unique in this run only.
+    /// The id is not a secret.
     #[must_use]
     pub fn new_url(&self, message: impl Into<String>, url: impl Into<String>) -> OpenUrl {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -133,7 +133,7 @@ impl Context {
         self.open_url(self.new_url(message, url))
     }
 
-    /// Asks the caller's user to open a URL under a known id, so that [`Context::complete_url`] can name it later.
+    /// Asks the caller's user to open a URL. `open` has the id that is passed to [`Context::complete_url`] later.
     ///
     /// # Cancel safety
     /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost. The user may have opened the URL.

@@ -98,7 +98,7 @@ impl Context {
     }
 
     /// Returns `true` once the handler should stop: the caller cancelled the call, its deadline has passed, the connection has ended,
-    /// this end is closing, or a newer request of the caller's call has replaced this one. The value that the handler returns is not sent.
+    /// this end is closing, or a newer request of the caller's call has replaced this call. The value that the handler returns is not sent.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.served().is_cancelled()
@@ -184,8 +184,8 @@ impl Context {
 
     /// Sends a log record with `data`, any value that can be serialized to JSON. This method never fails and never waits. A value that
     /// cannot be serialized is dropped and counted in [`Counters::values_refused`](crate::Counters::values_refused). A record below the
-    /// level that the caller set is dropped, and so is one after the end of the call. If the queue has no room, older records are dropped
-    /// or, if that is not enough, this one.
+    /// level that the caller set is dropped, and so is any record after the end of the call. If the queue has no room, older records are
+    /// dropped or, if that is not enough, this one.
     pub fn log(&self, level: Level, data: impl Serialize) {
         self.served().log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data)));
     }

@@ -8,9 +8,9 @@ use protocol_core::json::Text;
 
 /// Reports progress for one part of a call: 0 to 1 of the part become a range of the whole. Made by [`Context::subrange`].
 ///
-/// A download, the processing and an upload can each report in a separate part, without knowledge of the other parts. Parts nest. The caller
-/// receives percent of the whole. Since progress only increases, a report below an earlier one is left out, even if another part made the
-/// earlier one.
+/// A download, the processing and an upload can each report in a separate part, without knowledge of the other parts. Parts nest. The
+/// caller receives percent of the whole. Since progress only increases, a report below an earlier one is left out, even if another part
+/// made the earlier one.
 ///
 /// ```
 /// # async fn handler(context: endpoint::Context) {
@@ -110,7 +110,7 @@ impl Subrange {
     }
 }
 
-/// The share of `value` in `total`, where all of nothing is 1. NaN if `total` is negative or NaN.
+/// `value` as a fraction of `total`: 1 if `total` is 0, and NaN if `total` is negative or NaN.
 fn ratio(value: f64, total: f64) -> f64 {
     if total == 0.0 {
         1.0

@@ -44,10 +44,10 @@ use protocol_core::time::Instant;
 /// # The end
 ///
 /// After the session has closed, cancelled handlers may still clean up, each for the grace
-/// [`Timeouts::handler_grace`](protocol_core::Timeouts::handler_grace) from its cancellation. A handler with an effect under way
-/// ([`Context::once`]) has a grace of at least 30 s. Only when they have ended, or their grace has passed, [`Machine::is_closed`] returns
-/// `true`. After the end of input, inbound calls may run for [`Timeouts::close_grace`](protocol_core::Timeouts::close_grace) (on Tesseron
-/// they are cancelled at once). The session closes when no call runs and all frames were polled, at the latest after that time once more.
+/// [`Timeouts::handler_grace`](protocol_core::Timeouts::handler_grace), counted from its cancellation. A handler with an effect under way
+/// ([`Context::once`]) has a grace of at least 30 s. [`Machine::is_closed`] returns `true` once all handlers have ended or their grace has
+/// passed. After the end of input, inbound calls may run for [`Timeouts::close_grace`](protocol_core::Timeouts::close_grace) (on Tesseron
+/// they are cancelled at once). The session closes when no call runs and all frames were polled, at the latest after twice that time.
 ///
 /// Dropping the endpoint has the effect of a failed transport: open calls end as [`Outcome::Lost`], and handlers are cancelled and dropped
 /// at their next await point, without grace.
@@ -69,14 +69,14 @@ pub struct Endpoint {
     /// The time that the driver passed last.
     now: Instant,
     frame_limit: usize,
-    /// The session wanted input at the end of the last turn, and only verbs have changed it since.
+    /// [`Session::wants_input`] was `true` at the end of the last turn, and only verbs have changed the session since.
     wants_input: bool,
     /// A clone of the driver's waker, to register again when the driver waits.
     spare: Option<Waker>,
 }
 
-/// The number of pieces of work after which no further event is taken before they are done; the last batch of a turn takes all events. It
-/// is small, so that a call reuses the memory of an earlier call while that memory is still in the cache.
+/// The number of pieces of work that end a batch: they are done before the next event is taken. Only the last batch of a turn takes all
+/// events that are left. The number is small, so that a call reuses the memory of an earlier call while that memory is still in the cache.
 const MAX_WORK_AT_ONCE: usize = 6;
 
 /// The shortest grace of a cancelled handler with an effect under way ([`Context::once`]).
@@ -211,8 +211,8 @@ impl Endpoint {
         now: Instant,
         handle_frame: impl FnOnce(&mut Session) -> Result<Received, Full>,
     ) -> Result<Received, Full> {
-        // Earlier events are handled first, so that their requests do not get the extensions of this frame. Extensions that a panic left
-        // behind are dropped.
+        // Earlier events are handled first, so that their requests do not get the extensions of this frame. Extensions that are left from a
+        // call that panicked are dropped.
         let stale = self.dispatch(true, |_, _| None, |state, _| state.arriving.take());
         drop(stale);
         if self.closed_lanes.contains(&lane) {
@@ -318,7 +318,7 @@ impl Endpoint {
             }
             state = self.shared.lock();
         }
-        // If a waker panicked in an earlier call, polling is still noted.
+        // Polling is still noted from the last batch or, after a panic of a waker, from an earlier call.
         state.driver.set_polling(false);
         let value = then(&mut state, self.now);
         drop(state);
@@ -404,7 +404,7 @@ impl Endpoint {
 /// Begins the handler of a request. If a handler is frozen for the state `frozen`, that handler goes on instead.
 fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request, frozen: Option<StateId>) {
     let start = service.start(&served, request);
-    // A frozen handler goes on only in place of a handler, and so not for a request that is answered at once.
+    // A frozen handler goes on only if the request would start a handler, and not if the request is answered at once.
     if let Start::Handler(_) | Start::Inline(..) = start
         && let Some(handler) = frozen.and_then(|state| served.thaw(&state))
     {
@@ -525,7 +525,7 @@ impl Machine for Endpoint {
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
-        // Events first, so that replies which are made in place are sent in the same turn.
+        // Events are handled first, so that replies which are made in place are sent in the same turn.
         self.dispatch(
             true,
             |_, _| None,
@@ -583,8 +583,8 @@ impl Machine for Endpoint {
                 state.driver.park(waker, &mut spare);
                 let now = clock();
                 state.session.handle_frames(frames, now);
-                // If no frame was handled, this passes the time to the session: the deadlines of the frames that are written next count
-                // from that time.
+                // `handle_timeout` also passes the time: a session that wants no input may have taken no frame, and would count new
+                // deadlines from the time of an earlier turn.
                 if !state.session.wants_input(Lane::CHANNEL) || state.driver_deadline().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }
@@ -669,7 +669,8 @@ impl State {
                 let in_rounds =
                     self.round_kit.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
                 let in_rounds = in_rounds.then(|| {
-                    // A transport with several lanes drops the session of a stateless request after its response.
+                    // On another lane than the channel no handler is frozen: a transport with several lanes drops the session of a
+                    // stateless request after its response.
                     let may_freeze = self.session.config().limits.frozen_handlers > 0
                         && self.session.lane(id).is_none_or(|lane| lane == Lane::CHANNEL);
                     AsksInRounds { request: request.clone(), may_freeze }

@@ -1,5 +1,7 @@
-//! Replaces the run of a call when a retry of the same call arrives meanwhile (MCP 2026-07-28), as when a caller sends its retry twice. The
-//! older run is cancelled, and the newer one begins: at once, or after the effect of the older run that is under way.
+//! Replaces a run of a handler when another retry of the same call arrives meanwhile (MCP 2026-07-28), as when a caller sends its retry
+//! twice. The older run is cancelled, and the newer one begins: at once or, if an effect of the older run is under way, after that effect.
+//!
+//! A *call* and a *run* are here what they are in [`crate::rounds`].
 //!
 //! ```text
 //!   the older run:   runs --- a newer request of its call ---> cancelled --- its effect ends ---> its request ends with an error
@@ -40,7 +42,7 @@ struct Successor {
     beginning: Option<Beginning>,
 }
 
-/// Returns the task that begins a run once the effects of `older` runs have ended.
+/// Returns the task that begins a run once the effects of the runs `older` have ended.
 pub(super) fn successor(older: Vec<Arc<ServedCall>>, beginning: Beginning) -> BoxFuture<'static, ()> {
     let waits = older.into_iter().map(EffectWait::new).collect();
     Box::pin(Successor { waits, beginning: Some(beginning) })

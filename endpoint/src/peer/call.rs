@@ -19,8 +19,8 @@ use protocol_core::table::Table;
 /// ([`Counters::progress_merged`](crate::Counters::progress_merged)).
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it cancels the call, unless it has ended. To stop waiting and go on later, await `&mut call` instead. To let
-/// the call run without its handle, use [`Call::detach`].
+/// Not cancel safe: dropping this future cancels the call, unless the call has ended. To stop waiting and go on later, await `&mut call`
+/// instead. To let the call run without its handle, use [`Call::detach`].
 #[must_use = "dropping a call cancels it"]
 pub struct Call {
     shared: Arc<Shared>,
@@ -180,12 +180,13 @@ impl Future for Call {
         if this.has_no_slot {
             return Poll::Pending;
         }
-        // Both are dropped outside of the lock.
+        // Taken out of the slot under the lock, to be dropped outside of it.
         let (mut ended, mut unread_and_span) = (None, None);
         ready!(this.poll_slot(cx, false, |calls, id| match calls.get(id) {
             Some(slot) if slot.is_open() => false,
             _ => {
-                // Field by field, since the slot is large and mostly empty. A field that is not named here would be dropped under the lock.
+                // The fields are taken one by one, since the slot is large and mostly empty. A field that is not named here would be
+                // dropped under the lock.
                 calls.end(id, |CallSlot { unread, stage, wants_progress: _, span }| {
                     ended = Some(replace(stage, CallStage::Open(None)));
                     unread_and_span = Some((unread.take(), take(span)));

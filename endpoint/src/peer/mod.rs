@@ -127,7 +127,7 @@ impl Peer {
     /// ```
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping it cancels the call.
+    /// Not cancel safe: dropping the future cancels the call.
     ///
     /// # Errors
     /// [`CallError`] as for [`Peer::call_tool_with`] and [`CallOutcome::tool_as`](crate::CallOutcome::tool_as).
