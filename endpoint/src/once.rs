@@ -17,8 +17,8 @@ use crate::state::{SealWait, ServedCall, diagnose};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
-/// The key of an effect ([`Context::once`]): 43 letters, digits, `-` and `_`. An effect passes it as the idempotency key to the service
-/// that it calls. The key is the same each time that the handler of one call runs the effect, in every process.
+/// The key of an effect ([`Context::once`]): 43 letters, digits, `-` and `_`. An effect passes it, as the idempotency key, to the remote
+/// service that it calls. The key is the same each time that the handler of one call runs the effect, in every process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EffectKey(String);
 
@@ -42,14 +42,15 @@ impl Context {
     ///
     /// **Without a store, the effect runs at most once if the caller sends each request of the call once. It may run again if the caller
     /// repeats the first request, sends a state twice or sends an older state, if a response is lost, or if the process crashes.** So
-    /// `effect` gets a key, for the service that it calls. The key is the same after an older state and after a lost response, but a
-    /// repeated first request has another key. Where this matters, use [`Context::once_sealed`], which runs no effect in the first request.
+    /// `effect` gets a key, to pass to the remote service that it calls. Every retry of the call gives the effect the same key, but a
+    /// repeated first request gives it another one. Where this matters, use [`Context::once_sealed`], which runs no effect in the first
+    /// request.
     ///
     /// **With a store ([`Service::once_store`](crate::Service::once_store)) an effect with one key runs at most once, in all processes that
     /// share the store.** It is claimed before it begins. While another request runs it, this method waits for the outcome, at most until
     /// the lease of that claim is over. If no outcome is recorded by then, for example because the process has crashed, the error is
-    /// [`ToolError::OutcomeUnknown`]. If the effect was dropped, this is the error at once. A repeated first request still has another key,
-    /// unless its caller marks it ([`Service::call_key`](crate::Service::call_key)).
+    /// [`ToolError::OutcomeUnknown`]. If the effect was dropped, this method fails with that error at once. A repeated first request still
+    /// gives the effect another key, unless the caller marks the repetition ([`Service::call_key`](crate::Service::call_key)).
     ///
     /// Effects with the same name are distinguished by their order. `effect` must not make an input request or run another effect. While an
     /// effect is under way, a round of the handler's input requests waits for the end of the effect. A cancelled handler with an effect

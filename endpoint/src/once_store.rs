@@ -243,7 +243,7 @@ mod tests {
             [claim("a", 0), claim("a", 59), claim("a", 60), claim("b", 60)],
             [Claim::Granted, Claim::Held, Claim::Unknown, Claim::Granted]
         );
-        // A late outcome counts.
+        // An outcome that is recorded after the lease still counts.
         record(&store, "a", Some("7"));
         assert_eq!(claim("a", 61), Claim::Recorded(Json::parse("7").unwrap()));
         record(&store, "b", None);

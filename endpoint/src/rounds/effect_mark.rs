@@ -12,8 +12,8 @@ pub(crate) fn is_in_effect<T>(call: &T) -> bool {
     IN_EFFECT.with(Cell::get) == Some(address(call))
 }
 
-/// Marks the thread while an effect is polled. The effect may drive another endpoint on its thread, whose effects are then polled within it:
-/// the mark that was set before is restored after each of them.
+/// Marks the thread while an effect is polled. The effect may drive another endpoint on the same thread, whose effects set marks of their
+/// own. So dropping a mark restores the one that was set before.
 pub(crate) struct EffectMark {
     before: Option<usize>,
 }

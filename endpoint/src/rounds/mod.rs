@@ -13,9 +13,9 @@
 //!                                                  '------------------ retry: the log opens --------------------------'
 //! ```
 //!
-//! The log finds an answer by a digest of its input request and by the number of equal requests before it, and not by its position. The
-//! digest covers kind, name and parameters, and whether the handler keeps only a part of the answer. So a handler that takes another path
-//! than before never gets the answer to a different input request.
+//! An answer is found in the log by a digest of its input request and by the number of equal requests before it, and not by its position.
+//! The digest covers kind, name and parameters, and whether the handler keeps only a part of the answer. So a handler that takes another
+//! path than before never gets the answer to a different input request.
 
 mod canonical;
 mod effect_mark;
@@ -52,8 +52,9 @@ pub(crate) struct RoundLog {
     /// `true` for each entry of the log that this run has used.
     used_answers: Vec<bool>,
     used_effects: Vec<bool>,
-    /// The number of times that this run has made each input request, and begun each effect.
+    /// The number of times that this run has made each input request, by the digest of the request.
     asked: Vec<(String, u32)>,
+    /// The number of times that this run has begun each effect, by the name of the effect.
     begun: Vec<(String, u32)>,
     /// Input requests without an answer.
     open: Vec<Open>,
@@ -65,13 +66,13 @@ pub(crate) struct RoundLog {
     opened: u64,
     /// Effects that are under way.
     running: Vec<String>,
-    /// The handler needs a round even without an input request.
+    /// The handler needs a round even without an input request, since an effect waits for a sealed state (`Context::once_sealed`).
     wants_round: bool,
     /// The run has ended: nothing is added to the log any more.
     has_ended: bool,
-    /// The state of its request, and all answers up to that request; `None` for a first request.
+    /// The id of the state in the request of this run, and all answers up to that request; `None` for a first request.
     request: Option<(StateId, Vec<Option<Json>>)>,
-    /// A newer run of the call for a request with the same state and answers.
+    /// The newer run that has replaced this one, if its request has the same state and answers.
     heir: Option<InboundId>,
     /// The error that ends the request instead of a round.
     refusal: Option<RpcError>,
@@ -82,19 +83,20 @@ pub(crate) struct RoundLog {
 /// The part of a log that is sealed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Past {
-    /// The name of the call, the same in all its requests: made from the key that the caller gave, or random. Empty if there were no random
-    /// bytes.
+    /// The id of the call, the same in all its requests: made from the key that the caller gave (`Service::call_key`), or random. Empty if
+    /// there were no random bytes.
     invocation: String,
     rounds: u8,
-    /// The sampling depth of the last request.
+    /// The sampling depth of the request that ended with the last round.
     depth: u8,
     /// The number of progress updates, log records and checkpoints of the last run.
     reports: u32,
     /// The last checkpoint, unless the state would be too long with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     partial: Option<Json>,
-    /// Seconds since 1970.
+    /// The time at which the call began, in seconds since 1970.
     began: u64,
+    /// The time after which the state is not accepted any more, in seconds since 1970.
     expires: u64,
     answers: Vec<PastAnswer>,
     effects: Vec<PastEffect>,
@@ -332,7 +334,7 @@ impl RoundLog {
         self.arrived.append(&mut arrived);
         (self.asked, self.begun) = (core::mem::take(&mut frozen.asked), core::mem::take(&mut frozen.begun));
         (self.opened, self.missing) = (frozen.opened, frozen.missing.take());
-        // The handler is past all of them.
+        // The handler has passed all entries of the log.
         self.used_answers.fill(true);
         self.used_effects.fill(true);
         true
@@ -344,19 +346,19 @@ impl RoundLog {
         Some(self.arrived.remove(at).1)
     }
 
-    /// The sampling depth of the last request.
+    /// The sampling depth of the previous request of the call.
     pub(crate) fn depth(&self) -> u8 {
         self.past.depth
     }
 
-    /// The last checkpoint of the last request.
+    /// The last checkpoint of the previous request of the call.
     pub(crate) fn partial(&self) -> Option<&Json> {
         self.past.partial.as_ref()
     }
 
-    /// Returns `true` if the `nth` report of the handler (a progress update, log record or checkpoint) repeats one of the last request: the
-    /// last request had at least `nth` of them, and entries of the log are still unused. The number is needed since a handler that takes
-    /// another path may never use some entries.
+    /// Returns `true` if the `nth` report of the handler (a progress update, log record or checkpoint) repeats one of the previous request:
+    /// the previous request had at least `nth` of them, and entries of the log are still unused. The number is needed since a handler that
+    /// takes another path may never use some entries.
     pub(crate) fn is_replaying(&self, nth: u32) -> bool {
         nth <= self.past.reports && self.used_answers.iter().chain(&self.used_effects).any(|used| !used)
     }
@@ -423,7 +425,7 @@ impl RoundLog {
         }
     }
 
-    /// A name that no open input request has, and no input request of the last round whose answer was not too late.
+    /// A name that no open input request has, and no input request of the last round, except those whose time limit had passed.
     fn free_name(&self) -> String {
         let is_taken =
             |name: &String| self.open.iter().map(|open| &open.entry).chain(&self.past.asked).any(|asked| asked.name == *name);
@@ -485,7 +487,8 @@ impl RoundLog {
         Some(EffectStep::Run { key: seal::effect_key(&self.past.invocation, name, place, nth), nth })
     }
 
-    /// Ends an effect. `outcome` is `None` if the effect has no outcome. Returns `true` if the round may have waited for the effect.
+    /// Ends an effect. `outcome` is `None` if the effect has no outcome. Returns `true` if the request has to end, with
+    /// a reply that may have waited for the effect.
     pub(crate) fn end_effect(&mut self, name: &str, nth: u32, outcome: Option<Outcome>) -> bool {
         self.running.retain(|running| running != name);
         if let Some(outcome) = outcome {

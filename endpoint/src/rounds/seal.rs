@@ -225,7 +225,7 @@ mod key_tests {
 
     /// A regression: without the feature `seal` every key was empty.
     #[test]
-    fn every_effect_has_a_key_of_its_own_with_or_without_the_feature() {
+    fn every_effect_has_a_key_of_its_own_with_and_without_the_feature_seal() {
         let call = "0123456789abcdef0123456789abcdef";
         let all = [
             effect_key(call, "a", 0, 0),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_states_are_sealed_differently_and_a_random_key_is_that_of_one_service() {
+    fn equal_states_are_sealed_differently_and_a_random_key_belongs_to_one_service() {
         let runtime = Executor::new().runtime();
         let bound = Digest::default();
         let (one, other) = (Sealer::default(), Sealer::default());

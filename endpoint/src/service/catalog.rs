@@ -12,10 +12,10 @@ use protocol_core::json::Json;
 
 /// Adds and removes the tools, prompts and resources of a [`Service`](crate::Service) while it is served. Cloneable.
 ///
-/// Made by [`Service::catalog`](crate::Service::catalog). Each change is announced to the peers of all sessions that begin after that call
-/// (MCP `notifications/tools/list_changed` and its like, in MCP 2026-07-28 only to subscriptions; on Tesseron `actions/list_changed` and
-/// its like for resources, with the new list; prompts exist only on MCP). Several changes of a list in quick succession are announced once.
-/// Running calls of a tool that was removed go on.
+/// Made by [`Service::catalog`](crate::Service::catalog). Each change is announced to the peers of all sessions that begin after the
+/// catalog was made. On MCP the announcement is `notifications/tools/list_changed`, or the same for prompts or resources; in MCP 2026-07-28
+/// only subscriptions get it. On Tesseron it is `actions/list_changed` or `resources/list_changed`, with the new list; there are no
+/// prompts. Several changes of a list in quick succession are announced once. Running calls of a tool that was removed go on.
 ///
 /// ```
 /// use endpoint::{Context, Service, Tool};
@@ -76,7 +76,8 @@ struct Watcher {
     audience: Audience,
 }
 
-/// The entry of a session in the catalog. Dropping it removes the entry, which would keep the memory of the session.
+/// A guard of the entry of a session in the catalog. Dropping it removes the entry, which otherwise keeps the memory of the session
+/// allocated.
 pub(crate) struct WatcherGuard {
     catalog: Catalog,
     number: u64,

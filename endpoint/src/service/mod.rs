@@ -54,7 +54,7 @@ use protocol_core::tesseron::AppId;
 /// ```
 pub struct Service {
     config: Config,
-    /// The result of the last [`Service::config`] of an MCP endpoint, which its connections share.
+    /// The configuration that was made last for an MCP endpoint, for later endpoints to share.
     shared_config: Mutex<Option<protocol_core::Arc<Config>>>,
     page_size: usize,
     catalog: Catalog,
@@ -281,7 +281,7 @@ impl Service {
         self
     }
 
-    /// The store of effects, and the keys of calls.
+    /// The store of effects, and the function that reads the keys of calls.
     pub(crate) fn effects(&self) -> EffectKit {
         self.effects.clone()
     }
@@ -341,7 +341,7 @@ impl Service {
         config
     }
 
-    /// The same configuration, shared by all endpoints that are made while it does not change.
+    /// The configuration that [`Service::config`] returns, shared by all endpoints that are made while it does not change.
     pub(crate) fn shared_config(&self) -> protocol_core::Arc<Config> {
         let config = self.config();
         let mut shared = self.shared_config.lock().unwrap_or_else(PoisonError::into_inner);

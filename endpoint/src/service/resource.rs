@@ -294,8 +294,8 @@ fn parts(template: &str) -> Vec<Part> {
 }
 
 /// Matches `uri` against `parts`, without backtracking: a variable ends at the first occurrence of the literal that follows it. If that
-/// literal is the last part, the variable ends at the occurrence that ends the URI. So the time is linear in the length of the URI, but a
-/// URI that only another division into parts would match is missed.
+/// literal is the last part, the variable ends at the occurrence that ends the URI. So the time is linear in the length of the URI, but
+/// some URIs do not match although they would with longer values of the variables.
 fn match_uri(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -> bool {
     let mut rest = uri;
     let mut parts = parts.iter();

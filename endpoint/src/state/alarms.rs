@@ -20,7 +20,7 @@ pub(crate) enum Alarmed {
     Sleeper(Option<Waker>),
     /// Ends the grace of a cancelled handler.
     Grace(InboundId),
-    /// Ends the time of a frozen handler, whose inbound call had this id.
+    /// Ends the time for which a handler is kept frozen. Its inbound call had this id.
     Frozen(InboundId),
 }
 

@@ -54,8 +54,8 @@ impl CallSlot {
     }
 }
 
-/// The maximum number of unread updates of a call in its slot. Further updates are merged into the newest. The [`Call`](crate::Call) may hold
-/// as many again, which were taken out of the slot and not read yet.
+/// The maximum number of unread updates of a call in its slot. Further updates are merged into the newest. The [`Call`](crate::Call) may
+/// hold as many again, which were taken out of the slot and not read yet.
 const MAX_UNREAD: usize = 1024;
 
 /// Unread updates, oldest first.

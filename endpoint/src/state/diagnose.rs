@@ -10,7 +10,7 @@
 //! |---|---|
 //! | a handler, an answer, or another method of the application panicked | error |
 //! | progress, a log record or a checkpoint was refused; a store did not record the outcome of an effect | warn |
-//! | a violation of the peer; a handler was abandoned, after its grace or with the endpoint | warn |
+//! | a violation of the peer; a handler was abandoned, after its grace or when the endpoint was dropped | warn |
 //! | the peer refused the handshake | warn |
 //! | the session closed: by this end, or because the peer ended the connection | info |
 //! | the session closed for any other reason | warn |
@@ -223,7 +223,7 @@ mod on {
             wanted(LevelFilter::WARN, || Self::Abandoned(Arc::clone(served)))
         }
 
-        /// Takes the span out of the call's slot, so that it is dropped outside of the lock.
+        /// Takes the span, which is open from the level INFO on, out of the call's slot, so that it is dropped outside of the lock.
         pub(crate) fn call_ended(id: OutboundId, span: &mut Span, outcome: &Outcome) -> Option<Self> {
             wanted(LevelFilter::INFO, || {
                 let (how, code) = match outcome {
@@ -267,7 +267,7 @@ mod on {
         }
     }
 
-    /// Makes a note if a subscriber may want it. This reads an atomic, and does not call a subscriber.
+    /// Makes a note if a subscriber may record `level`. This reads an atomic, and does not call a subscriber.
     fn wanted(level: LevelFilter, note: impl FnOnce() -> Note) -> Option<Note> {
         (LevelFilter::current() >= level).then(note)
     }
@@ -349,7 +349,7 @@ mod off {
         use super::*;
 
         #[test]
-        fn without_the_feature_nothing_is_left_of_a_span_or_a_note() {
+        fn without_the_feature_tracing_a_span_and_a_note_have_no_size() {
             assert_eq!((size_of::<Span>(), size_of::<Answered>(), size_of::<Option<Note>>()), (0, 0, 0));
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Freezing {
 }
 
 impl Freezing {
-    /// Drops the handler, outside of the lock, with the span of its call.
+    /// Drops the handler, outside of the lock, within the span of its call.
     pub(super) fn discard(self) {
         let _entered = self.served.span.enter();
         drop_quietly(self.handler);
@@ -61,7 +61,7 @@ impl FrozenHandler {
         &self.log
     }
 
-    /// Drops the handler, outside of the lock, with the span of its call.
+    /// Drops the handler, outside of the lock, within the span of its call.
     pub(crate) fn discard(self) {
         self.freezing.discard();
     }
@@ -118,7 +118,7 @@ impl FrozenHandlers {
 /// The future of a handler that is frozen when its request ends with a round.
 pub(crate) struct Freezable {
     served: Arc<ServedCall>,
-    /// `None` once it has ended or is frozen.
+    /// `None` once the handler has ended or is frozen.
     handler: Option<BoxFuture<'static, Reply>>,
 }
 

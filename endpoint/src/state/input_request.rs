@@ -48,7 +48,7 @@ impl TaskOwner for InputRequest {
             End::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
             End::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer was dropped")),
         };
-        let kept = self.shared.verb(|state, now, after| {
+        let removed = self.shared.verb(|state, now, after| {
             if panicked {
                 state.counters.panics = state.counters.panics.saturating_add(1);
             }
@@ -58,6 +58,6 @@ impl TaskOwner for InputRequest {
             }
             state.input_requests.end(&self.key, |input_request| Arc::clone(input_request))
         });
-        drop(kept);
+        drop(removed);
     }
 }

@@ -1,7 +1,7 @@
 //! The changed lists of a service whose notices are not sent yet.
 //!
-//! A change stores its notice here and wakes the driver, which sends it in its next turn. So several changes in quick succession are announced
-//! once, and a notice for which the queue has no room is sent later.
+//! A change stores its notice here and wakes the driver, which sends the notice in its next turn. So several changes in quick succession
+//! are announced once, and a notice for which the queue has no room is sent later.
 
 use protocol_core::dialect::Notice;
 use protocol_core::session::{SendError, Session};
@@ -25,7 +25,8 @@ pub(crate) struct ListChanges {
 
 #[derive(Debug, Default)]
 struct ListChange {
-    /// The number of the newest change for which a notice was stored. Two threads may store their notices in the wrong order.
+    /// The number of the newest change for which a notice was stored. If two threads store their notices in the wrong order, the notice
+    /// of the older change is dropped.
     newest: u64,
     pending: Option<Notice>,
     /// `true` if the pending notice was sent to subscriptions.
@@ -33,7 +34,8 @@ struct ListChange {
 }
 
 impl ListChanges {
-    /// Stores the notice that a list changed, in place of an earlier one. `number` counts the changes of the service.
+    /// Stores the notice that a list changed, in place of an earlier one. `number` is the number of the change, counted over all lists of
+    /// the service.
     pub(crate) fn put(&mut self, list: ListKind, number: u64, notice: Notice) {
         let [tools, prompts, resources] = &mut self.lists;
         let change = match list {

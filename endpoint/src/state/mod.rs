@@ -1,7 +1,7 @@
 //! The state of an endpoint under its one lock.
 //!
 //! Also here: the values that the handles of an inbound call or of an inbound input request share ([`ServedCall`], [`InputRequest`]), with
-//! the verbs that change the state for them; the ends of calls ([`CallOutcome`]); and the records for `tracing` ([`diagnose`]).
+//! the verbs that change the state for them; the outcomes of calls ([`CallOutcome`]); and the records for `tracing` ([`diagnose`]).
 
 mod alarms;
 mod call_outcome;
@@ -78,11 +78,11 @@ pub(crate) struct State {
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
     /// The keys and names to seal states with, if input requests can be made in rounds.
     pub(crate) round_kit: Option<RoundKit>,
-    /// The store of the effects of handlers.
+    /// The store of the effects of handlers, and the function that reads the keys of calls.
     pub(crate) effects: EffectKit,
 }
 
-/// The counters of an endpoint beside [`protocol_core::Stats`], since it was made.
+/// The counters of an endpoint since it was made, in addition to [`protocol_core::Stats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {

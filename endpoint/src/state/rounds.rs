@@ -1,4 +1,4 @@
-//! The verbs of an inbound call whose caller is asked in rounds: its log, under the lock of the endpoint.
+//! The verbs of an inbound call that use its log ([`crate::rounds`]), under the lock of the endpoint.
 
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
@@ -43,7 +43,7 @@ pub(crate) struct RoundKit {
     pub(crate) version: Arc<str>,
 }
 
-/// The store of effects, and the keys of calls.
+/// The store of effects, and the function that reads the keys of calls.
 #[derive(Clone, Default)]
 pub(crate) struct EffectKit {
     pub(crate) store: Option<Arc<dyn OnceStore>>,
@@ -86,7 +86,7 @@ impl ServedCall {
         state.round_log(self.id).is_some_and(|log| log.is_replaying(nth))
     }
 
-    /// Counts a checkpoint of the handler. Returns `true` if the checkpoint of the last request is newer.
+    /// Counts a checkpoint of the handler. Returns `true` if the checkpoint of the previous request is newer.
     pub(super) fn has_newer_checkpoint(&self, state: &State) -> bool {
         self.repeats_report(state) && state.round_log(self.id).is_some_and(|log| log.partial().is_some())
     }
@@ -168,7 +168,7 @@ impl ServedCall {
             }
             state.counters.thawed = state.counters.thawed.saturating_add(1);
             self.continue_reports(&frozen.freezing.served);
-            // It is never set before, since a handler is frozen at most once for each inbound call.
+            // It was not set before, since a handler is frozen at most once for each inbound call.
             let _ = frozen.freezing.served.next.set(Arc::clone(self));
             let unused = core::mem::replace(&mut slot.waits, frozen.waits.take());
             let wakers = slot.waits.as_mut().map(|waits| waits.on_cancel.take());
@@ -351,7 +351,7 @@ impl ServedCall {
         });
     }
 
-    /// The name of the call: made from the key `given` by its caller, or else random. `None` if there are no random bytes.
+    /// The id of the call: made from the key `given` by its caller, or else random. `None` if there are no random bytes.
     fn invocation(&self, given: Option<String>) -> Option<[u8; 16]> {
         if let Some((given, (_, bound, _))) = given.zip(self.sealing()) {
             return digest([b"call key".as_slice(), &bound, given.as_bytes()]).first_chunk().copied();
