@@ -1,4 +1,4 @@
-//! Effects of a handler that are not repeated when it runs again.
+//! Effects of a handler, which are not repeated when the handler runs again.
 
 use core::fmt;
 use core::future::poll_fn;

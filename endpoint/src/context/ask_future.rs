@@ -115,15 +115,16 @@ impl<T> AskFuture<T> {
             });
         }
         let alarm = within.map(|within| served.alarm(within));
-        served.ask(ask).map(|wait| Begun::Waits(Stage::Sent(wait, alarm)))
+        served.ask(ask).map(|wait| Begun::Sent(Stage::Sent(wait, alarm)))
     }
 }
 
+/// The result of the first poll: the answer from the log, or the wait for an answer.
 enum Begun {
     Answered(AskPlace, Box<Answer>),
     Kept(Json),
     InRound(AskPlace, RoundWait),
-    Waits(Stage),
+    Sent(Stage),
 }
 
 impl<A: 'static> AskFuture<Result<A, AskFailed>> {
@@ -182,7 +183,7 @@ impl<T> Future for AskFuture<T> {
                     };
                     let place = |place| is_kept.then_some((Arc::clone(&served), place));
                     match Self::begin(served.current(), ask, key, within, is_kept) {
-                        Ok(Begun::Waits(stage)) => this.stage = stage,
+                        Ok(Begun::Sent(stage)) => this.stage = stage,
                         Ok(Begun::InRound(at, wait)) => (this.stage, this.place) = (Stage::InRound(wait), place(at)),
                         Ok(Begun::Answered(at, answer)) => {
                             this.place = place(at);
@@ -206,7 +207,7 @@ impl<T> Future for AskFuture<T> {
                     Poll::Ready(answer) => break Given::Answer(answer),
                     Poll::Pending => return Poll::Pending,
                 },
-                // A future must not be polled after its end. This one stays pending then, instead of panicking.
+                // A future must not be polled after its end. If it is, this future stays pending instead of panicking.
                 Stage::Done => return Poll::Pending,
             }
         };

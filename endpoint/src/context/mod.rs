@@ -41,7 +41,7 @@ impl Context {
         Self { served }
     }
 
-    /// The inbound call that the handler serves now. It is another one after each round for which the handler was frozen.
+    /// The inbound call that the handler serves now. After each round for which the handler was frozen, this is another inbound call.
     pub(crate) fn served(&self) -> &Arc<ServedCall> {
         self.served.current()
     }

@@ -758,7 +758,7 @@ impl State {
             return;
         }
         add(work, note.map(Work::Diagnose));
-        // An effect that has begun may be about to succeed.
+        // An effect under way may be about to succeed, so its handler has a longer grace.
         let is_in_effect = slot.rounds.as_ref().is_some_and(|log| log.is_in_effect());
         let grace = if is_in_effect { grace.max(self.session.time().saturating_add(EFFECT_GRACE)) } else { grace };
         slot.grace = Some(self.alarms.set(grace, Alarmed::Grace(id)));

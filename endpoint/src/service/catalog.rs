@@ -285,8 +285,8 @@ mod tests {
     use crate::{Endpoint, Service};
     use protocol_core::Identity;
 
-    /// A regression: the entry of an ended session was removed only when the list was about to grow, and kept the memory of the session,
-    /// so that a server held several kilobytes for each session that it had ever had at the same time.
+    /// A regression: the entry of an ended session was removed only when the list was about to grow, and kept the memory of the session.
+    /// So a server held several kilobytes for as many sessions as it had ever had at once.
     #[test]
     fn a_session_that_has_ended_leaves_no_entry() {
         let mut service = Service::new(Identity::new("server", "1"));

@@ -19,7 +19,7 @@ pub(crate) enum ListKind {
 #[derive(Debug, Default)]
 pub(crate) struct ListChanges {
     lists: [ListChange; 3],
-    /// `true` if a list may have a pending notice. Most turns find none, and then do not look at the lists.
+    /// `true` if a list may have a pending notice. In most turns it is `false`, and the lists are not looked at.
     has_pending: bool,
 }
 
