@@ -1,4 +1,4 @@
-//! The slot of an inbound call under the lock, with the wakers of its handler.
+//! The slot of an inbound call in the state of an endpoint, with the wakers of its handler.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -14,15 +14,15 @@ use protocol_core::session::{InputFailed, InputKey};
 /// The slot of an inbound call whose handler has not ended.
 pub(crate) struct ServedCallSlot {
     pub(crate) served: Arc<ServedCall>,
-    /// Allocated when it is first needed, since most handlers need none.
+    /// Allocated when the handler first waits for something of [`Waits`], since most handlers never do.
     pub(crate) waits: Option<Box<Waits>>,
-    /// The log of its input requests and effects. Made when it is first needed.
+    /// The log of the call. Made when it is first needed.
     pub(crate) rounds: Option<Box<RoundLog>>,
-    /// Its handler, while its request ends with a round.
+    /// The handler, from its suspension until its request has ended with a round.
     pub(super) freezing: Option<Box<Freezing>>,
-    /// The alarm at the end of its grace, once it is cancelled.
+    /// The alarm at the end of the grace, once the call is cancelled.
     pub(crate) grace: Option<AlarmKey>,
-    /// Its grace has ended, or the endpoint was dropped. So its handler is dropped the next time that it is suspended at an await.
+    /// The grace has ended, or the endpoint was dropped. So the handler is dropped the next time that it is suspended at an await.
     pub(crate) abandoned: bool,
 }
 
@@ -32,15 +32,15 @@ impl ServedCallSlot {
     }
 }
 
-/// The input requests and the cancellation that a handler waits for, with its wakers. Dropping this wakes the tasks that still wait for an
-/// answer or for the end of an effect, so it must be dropped outside of the lock.
+/// The input requests, the cancellation and the ends of effects that a handler waits for, with its wakers. Dropping this value wakes the
+/// tasks that still wait for an answer or for the end of an effect, so it must be dropped outside of the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// Its open input requests; few, so a list.
+    /// The input requests that are open. They are few, so this is a list.
     pub(crate) inputs: Vec<(InputKey, InputSlot)>,
-    /// Tasks that wait for its cancellation.
+    /// Tasks that wait for the cancellation of the call.
     pub(crate) on_cancel: Waiters,
-    /// Tasks that wait for the end of its effects.
+    /// Tasks that wait for the end of an effect of the handler.
     pub(crate) on_effect_end: Waiters,
 }
 

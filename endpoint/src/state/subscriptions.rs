@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A Tesseron gateway that resumes a session on a new channel may rely on the subscriptions that it made before, or subscribe again. So its
-//! earlier subscriptions are carried over, and each is removed as soon as the gateway subscribes to its resource: no value is sent twice.
+//! earlier subscriptions are carried over. Each is removed as soon as the gateway subscribes to its resource again, so that no value is
+//! sent twice.
 
 use std::collections::BTreeMap;
 
@@ -61,8 +62,8 @@ impl Subscriptions {
         self.0.iter().map(|(name, subscription)| (name.clone(), subscription.uri.clone())).collect()
     }
 
-    /// Adds the subscriptions of the session before this one, up to `max` in all. A subscription is left out if its name is in use, or if
-    /// the gateway has already subscribed to its resource again.
+    /// Adds the subscriptions of the session before this one, until there are `max` with those of this session. A subscription is left out
+    /// if its name is in use, or if the gateway has already subscribed to its resource again.
     pub(crate) fn carry_over(&mut self, before: Vec<(Text, Text)>, max: usize) {
         for (name, uri) in before {
             let is_renewed = |subscription: &Subscription| !subscription.is_carried && subscription.uri == uri;

@@ -4,14 +4,15 @@ use super::harness::{Harness, Interruption, Run};
 
 /// Runs a handler once for each of its awaits, and cancels its call while the handler is suspended there. Returns the runs, in order.
 ///
-/// `harness` makes the caller of one run, and `call` makes the call. A first run, which is not interrupted, counts the awaits; an await
-/// that is ready at once does not count. Every run must do the same as the first up to its await, so the handler must be deterministic.
+/// `harness` makes the harness of one run, and `call` makes the call. A first run, which is not interrupted, counts the awaits; an await
+/// that is ready at once does not count. Each later run must do the same as the first up to the await at which it is interrupted, so the
+/// handler must be deterministic.
 ///
 /// # Panics
 /// If one of these happens. The message names the await, where there is one:
-/// * the first run was refused, or its call or handler does not end within [`Harness::limit`];
+/// * in the first run, the call is refused, or the call or the handler does not end within [`Harness::limit`];
 /// * the handler has no await at which it could be interrupted;
-/// * a run does not come to its await;
+/// * a later run does not reach the await at which it should be interrupted;
 /// * the handler wakes itself without end;
 /// * the handler panics, or does not end after the cancel.
 ///
@@ -39,7 +40,7 @@ pub fn every_cancel_point(harness: impl FnMut() -> Harness, call: impl FnMut(Har
 /// runs, in order; their calls have no outcome.
 ///
 /// # Panics
-/// As [`every_cancel_point`].
+/// In the same cases as [`every_cancel_point`].
 #[track_caller]
 pub fn every_drop_point(harness: impl FnMut() -> Harness, call: impl FnMut(Harness) -> Run) -> Vec<Run> {
     every(Interruption::Drop, harness, call)
@@ -47,18 +48,18 @@ pub fn every_drop_point(harness: impl FnMut() -> Harness, call: impl FnMut(Harne
 
 #[track_caller]
 fn every(how: Interruption, mut harness: impl FnMut() -> Harness, mut call: impl FnMut(Harness) -> Run) -> Vec<Run> {
-    let whole = call(harness());
-    assert!(whole.refused.is_none(), "the call was refused: {:?}", whole.refused);
-    assert!(whole.ended.is_some() && whole.done.is_some(), "the handler never ends: it is suspended at await {}", whole.awaits);
-    assert!(whole.awaits > 0, "the handler is never suspended, so it cannot be interrupted");
-    let one = |at| {
+    let first = call(harness());
+    assert!(first.refused.is_none(), "the call was refused: {:?}", first.refused);
+    assert!(first.ended.is_some() && first.done.is_some(), "the handler never ends: it is suspended at await {}", first.awaits);
+    assert!(first.awaits > 0, "the handler is never suspended, so it cannot be interrupted");
+    let interrupt = |at| {
         let run = call(harness().interrupt(at, how));
-        assert!(run.awaits >= at, "await {at} of {} was not reached: the handler is not the same in every run", whole.awaits);
+        assert!(run.awaits >= at, "await {at} of {} was not reached: the handler is not the same in every run", first.awaits);
         assert_eq!(run.counters.panics, 0, "the handler panicked when it was interrupted at await {at}");
         assert!(run.ended.is_some(), "the handler never ended after it was interrupted at await {at}");
         run
     };
-    (1..=whole.awaits).map(one).collect()
+    (1..=first.awaits).map(interrupt).collect()
 }
 
 #[cfg(test)]
@@ -80,7 +81,8 @@ mod tests {
         harness.call_tool("t", Json::empty_object())
     }
 
-    /// A handler that sleeps, asks, and sleeps again; `dropped` counts the values that it has dropped.
+    /// A harness of a handler that sleeps, makes an input request, and sleeps again. `dropped` counts the futures of the handler that were
+    /// dropped.
     fn asking(dropped: &Arc<AtomicUsize>) -> Harness {
         struct Held(Arc<AtomicUsize>);
         impl Drop for Held {

@@ -14,11 +14,11 @@ use engine::{BoxFuture, Runtime, TimedRuntime};
 use protocol_core::drive::Timer;
 use protocol_core::time::Instant;
 
-/// Runs tasks on the thread that calls it, in the order in which they were woken. Only its methods move its virtual time. So equal runs
-/// poll the same tasks in the same order. Clones share the same tasks and time.
+/// Runs tasks on the thread that calls its methods, in the order in which the tasks were woken. Only the methods move the virtual time. So
+/// equal runs poll the same tasks in the same order. Clones share the same tasks and time.
 ///
-/// A task that never ends is dropped by [`Executor::shutdown`], or with the last clone of the executor. If a task itself holds a clone,
-/// only [`Executor::shutdown`] drops the task.
+/// A task that never ends is dropped by [`Executor::shutdown`], or with the last clone of the executor. While a task itself holds a clone,
+/// only [`Executor::shutdown`] drops the tasks.
 #[derive(Clone, Default)]
 pub struct Executor {
     shared: Arc<Shared>,
@@ -35,7 +35,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     now: Instant,
-    next: u64,
+    /// The number that the latest task or alarm got.
+    latest: u64,
     /// The number of random words that were drawn.
     drawn: u64,
     tasks: BTreeMap<u64, Arc<Task>>,
@@ -46,8 +47,9 @@ struct State {
 struct Task {
     id: u64,
     executor: Weak<Shared>,
-    /// The future is `None` while it is polled.
+    /// `None` while the future is polled, and after it has ended.
     future: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// `true` while the task is in [`State::woken`].
     queued: AtomicBool,
 }
 
@@ -83,8 +85,8 @@ impl Executor {
 
     fn spawn_boxed(&self, future: BoxFuture<'static, ()>) {
         let mut state = self.shared.lock();
-        state.next = state.next.wrapping_add(1);
-        let id = state.next;
+        state.latest = state.latest.wrapping_add(1);
+        let id = state.latest;
         let task = Arc::new(Task {
             id,
             executor: Arc::downgrade(&self.shared),
@@ -121,8 +123,8 @@ impl Executor {
         self.shared.lock().alarms.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Moves the time forward to `at`, if it is not later already, and wakes the tasks of every [`VirtualTimer`] that is due. Polls no
-    /// task.
+    /// Moves the time forward to `at`, unless it is already later than `at`, and wakes the task of every [`VirtualTimer`] that is due.
+    /// Polls no task.
     pub fn advance_to(&self, at: Instant) {
         {
             let mut state = self.shared.lock();
@@ -187,7 +189,7 @@ impl Executor {
                 return;
             }
             for task in tasks.into_values() {
-                // Dropped outside of the lock, since its drop may spawn or wake other tasks.
+                // Dropped outside of the lock, since the drop of the future may spawn or wake other tasks.
                 let future = task.future().take();
                 drop(future);
             }
@@ -236,7 +238,7 @@ impl TimedRuntime for Executor {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): the `number`th of its numbers.
+/// The `number`th output of the generator SplitMix64 (Steele, Lea and Flood, 2014) with the seed 0.
 const fn mix(number: u64) -> u64 {
     let mut word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -314,8 +316,8 @@ impl Timer for VirtualTimer {
             drop(state);
             return Poll::Ready(());
         }
-        state.next = state.next.wrapping_add(1);
-        let key = (at, state.next);
+        state.latest = state.latest.wrapping_add(1);
+        let key = (at, state.latest);
         state.alarms.insert(key, waker);
         self.armed = Some(key);
         Poll::Pending
@@ -381,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_are_the_numbers_of_splitmix64_from_zero_on() {
+    fn random_bytes_are_the_output_of_splitmix64_with_seed_zero() {
         let (executor, mut bytes) = (Executor::new(), [0; 20]);
         executor.fill_random(&mut bytes).unwrap();
         let numbers = [0xe220_a839_7b1d_cdaf_u64, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f].map(u64::to_le_bytes).concat();

@@ -48,15 +48,17 @@ pub(super) enum Interruption {
     Drop,
 }
 
-/// The maximum number of polls of tasks, the driver's included, while time stands still. The harness panics if a run needs more.
+/// The maximum number of polls of tasks, the driver's included, without a change of the time. The harness panics if a run needs more.
 const MAX_POLLS: usize = 100_000;
 
 type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
 
-/// The moment at which the caller does something.
+/// The moment at which the caller cancels the call or disconnects.
 #[derive(Clone, Copy, Debug)]
 enum Trigger {
+    /// When this time has passed since the request.
     After(Duration),
+    /// When the caller has accepted this many progress updates.
     Updates(usize),
 }
 
@@ -123,8 +125,8 @@ impl Harness {
         self
     }
 
-    /// Plans the answer to one more input request, in order. An input request for which no answer is planned gets an error, unless
-    /// [`Harness::answer_with`] answers it.
+    /// Adds the answer to the next input request that has none yet. An input request without a planned answer gets an error, unless
+    /// [`Harness::answer_with`] has set a closure.
     #[must_use]
     pub fn answer(mut self, answer: Answer) -> Self {
         self.answers.push_back(answer);
@@ -176,8 +178,8 @@ impl Harness {
     /// Calls a tool. `arguments` is an object.
     ///
     /// # Panics
-    /// If the handler wakes itself without end: after 100 000 polls while time stands still. The other methods that make a call panic in
-    /// this case, too.
+    /// If the handler wakes itself without end: after 100 000 polls without a change of the time. The other methods that make a call panic
+    /// in this case, too.
     #[must_use]
     pub fn call_tool(self, name: &str, arguments: Json) -> Run {
         self.invoke(Invoke::call_tool(name, arguments))
@@ -209,7 +211,7 @@ impl Harness {
         let mut run = Run::default();
         match client.invoke(invoke, start) {
             Ok(id) => {
-                let mut play = Play {
+                let mut active = ActiveRun {
                     executor,
                     peer,
                     client,
@@ -224,8 +226,8 @@ impl Harness {
                     polled: polls::count(),
                     run,
                 };
-                play.play(start.saturating_add(self.limit));
-                run = play.end();
+                active.run_until(start.saturating_add(self.limit));
+                run = active.end();
             }
             Err(refused) => {
                 executor.shutdown();
@@ -242,8 +244,8 @@ impl fmt::Debug for Harness {
     }
 }
 
-/// The state of a run.
-struct Play {
+/// The state of a run that has not ended.
+struct ActiveRun {
     executor: Executor,
     peer: Peer,
     client: Session,
@@ -261,12 +263,13 @@ struct Play {
     run: Run,
 }
 
-impl Play {
-    /// Runs all tasks until they wait, then advances the time to the next deadline, until the call and its handler have ended.
-    fn play(&mut self, until: Instant) {
+impl ActiveRun {
+    /// Runs all tasks until they wait, then moves the time to the next deadline, and so on. Returns when the call and its handler have
+    /// ended, when there is no deadline up to `until`, or when the handler was dropped by [`Interruption::Drop`].
+    fn run_until(&mut self, until: Instant) {
         let mut began = false;
         loop {
-            if self.settle() {
+            if self.run_until_stalled() {
                 return;
             }
             let runs = self.peer.running() > 0;
@@ -289,8 +292,9 @@ impl Play {
         }
     }
 
-    /// Lets everything happen that can while time stands still. Returns `true` if the handler was dropped meanwhile.
-    fn settle(&mut self) -> bool {
+    /// Runs the tasks and the caller until all of them wait, without moving the time. Returns `true` if the handler was dropped by
+    /// [`Interruption::Drop`].
+    fn run_until_stalled(&mut self) -> bool {
         let mut polls = 0_usize;
         loop {
             if !self.executor.run_next() {
@@ -308,7 +312,7 @@ impl Play {
             self.run.awaits = self.run.awaits.saturating_add(1);
             match self.interruption {
                 Some((at, Interruption::Cancel)) if at == self.run.awaits => {
-                    // It fails if the call has ended. Then no cancel is needed.
+                    // Fails if the call has ended. Then no cancel is needed.
                     let _ = self.client.cancel(self.id, Some("at an await"), self.executor.now());
                 }
                 Some((at, Interruption::Drop)) if at == self.run.awaits => {
@@ -321,32 +325,32 @@ impl Play {
         }
     }
 
-    /// Runs the caller: its triggers, and the exchange of frames. Returns `true` if anything happened.
+    /// Runs the caller: its triggers, its frames and its events. Returns `true` if anything happened.
     fn step(&mut self) -> bool {
         let now = self.executor.now();
         let mut any = self.act(now);
         while let Some(frame) = self.pipe.try_recv() {
             any = true;
-            // It cannot fail: events are polled after each frame, so there is always room.
+            // Cannot fail: events are polled after each frame, so there is always room for those of the next.
             let _ = self.client.handle_frame(frame, Lane::CHANNEL, now);
             while let Some(event) = self.client.poll_event() {
-                self.note(event, now);
+                self.handle_event(event, now);
             }
             self.act(now);
         }
         while let Some(event) = self.client.poll_event() {
             any = true;
-            self.note(event, now);
+            self.handle_event(event, now);
         }
         while let Some(transmit) = self.client.poll_transmit() {
             any = true;
-            // It fails if the caller has disconnected, or the server is gone. Then the frame is lost.
+            // Fails if the caller has disconnected, or if the server's end of the pipe was dropped. Then the frame is lost.
             let _ = self.pipe.send(transmit.frame);
         }
         any
     }
 
-    /// Cancels and disconnects, if it is time. Returns `true` if it did either.
+    /// Cancels the call and disconnects, as far as their triggers are due. Returns `true` if one of them was.
     fn act(&mut self, now: Instant) -> bool {
         let (elapsed, updates) = (self.elapsed(), self.run.progress.len());
         let is_due = |when: &mut Option<Trigger>| {
@@ -362,7 +366,7 @@ impl Play {
         };
         let cancels = is_due(&mut self.cancel);
         if cancels {
-            // It fails if the call has ended.
+            // Fails if the call has ended.
             let _ = self.client.cancel(self.id, Some("the harness was told to"), now);
         }
         let disconnects = is_due(&mut self.disconnect);
@@ -373,7 +377,8 @@ impl Play {
         cancels || disconnects
     }
 
-    fn note(&mut self, event: Event, now: Instant) {
+    /// Records what an event reports, and answers an input request.
+    fn handle_event(&mut self, event: Event, now: Instant) {
         let at = self.elapsed();
         match event {
             Event::Progress { progress, .. } => self.run.progress.push((at, progress)),
@@ -386,7 +391,7 @@ impl Play {
                 };
                 self.run.asks.push((at, ask));
                 if let Some(answer) = answer {
-                    // It cannot fail: the input request has just arrived.
+                    // Cannot fail: the input request has just arrived.
                     let _ = self.client.provide_input(key, answer, now);
                 }
             }

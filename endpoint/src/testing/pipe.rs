@@ -55,9 +55,9 @@ struct Direction {
 #[derive(Default)]
 struct DirectionState {
     frames: VecDeque<Bytes>,
-    /// The writer has closed it.
+    /// `true` once the writer has closed the direction or was dropped.
     ended: bool,
-    /// The reader was dropped.
+    /// `true` once the reader was dropped.
     is_unread: bool,
     receiver: Option<Waker>,
 }

@@ -13,21 +13,21 @@ use protocol_core::json::Json;
 use protocol_core::mcp::Era;
 use protocol_core::session::{Event, Invoke, Lane, Outcome, RouteKind, Session};
 
-/// The maximum number of frames and waits of a call. A call that needs more is taken to have no end.
+/// The maximum number of steps of a call. Each step carries frames, or moves the time. A call that needs more is taken to have no end.
 const MAX_STEPS: usize = 100_000;
 
 /// The runs of [`every_round`], which all ended in the same way.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Rounds {
-    /// The outcome of the call with a handshake.
+    /// The outcome of the run with a handshake.
     pub outcome: Outcome,
     /// The number of rounds of input requests in MCP 2026-07-28.
     pub rounds: usize,
 }
 
-/// Runs a tool's handler in each way in which its input requests can be answered, and compares the outcomes. Needs the feature `seal`. The
-/// ways:
+/// Runs a tool's handler in each way in which its input requests can be answered, and compares the outcomes. Needs the feature `seal`.
+/// There are four ways:
 ///
 /// * with a handshake;
 /// * in MCP 2026-07-28 with one process, where the handler goes on after each round
@@ -35,15 +35,15 @@ pub struct Rounds {
 /// * in MCP 2026-07-28 with one process, where the handler runs again from its first line for each retry;
 /// * in MCP 2026-07-28 with a new process for each request.
 ///
-/// After each way of MCP 2026-07-28, each request is sent once more, to another new process, which must reply with the same input requests
-/// or the same result. The handler must return equal results for equal answers.
+/// After each run in MCP 2026-07-28, each request of the run is sent once more, to a new process of its own, which must reply with the same
+/// input requests or the same result. The handler must return equal results for equal answers.
 ///
 /// `service` makes the service of one process; its keys are replaced. `answer` answers an input request, and must give equal answers to
 /// equal input requests.
 ///
 /// # Panics
-/// If two ways end differently, with both ends; if a repeated request is answered differently; if the call does not end; if the handler
-/// asks for nothing.
+/// If the outcomes of two ways differ (the message has both); if a repeated request gets a different reply; if the call does not end; if
+/// the handler makes no input request.
 ///
 /// ```
 /// use endpoint::testing::every_round;
@@ -62,8 +62,8 @@ pub fn every_round(service: impl Fn() -> Service, name: &str, arguments: &Json, 
     let keys = SealKeys::new([0x5e; 32]);
     let service = || service().seal_keys(keys.clone());
     let call = || Invoke::call_tool(name, arguments.clone());
-    let mut whole = Play::new(&service, Era::Legacy, Way::Again);
-    let outcome = whole.run(call(), &mut answer);
+    let mut legacy = Pair::new(&service, Era::Legacy, Way::Again);
+    let outcome = legacy.run(call(), &mut answer);
     assert!(outcome.is_some(), "over a handshake, the call does not end");
     let outcome = outcome.unwrap_or(Outcome::Lost);
     let mut rounds = 0;
@@ -72,29 +72,29 @@ pub fn every_round(service: impl Fn() -> Service, name: &str, arguments: &Json, 
         (Way::Again, "in one process"),
         (Way::Spread, "with a new process for each request"),
     ] {
-        let mut play = Play::new(&service, Era::Modern, way);
-        let end = play.run(call(), &mut answer);
-        assert_eq!(end.as_ref().map(essence), Some(essence(&outcome)), "without a handshake, {name}, the call ends differently");
-        rounds = play.exchanges.len().saturating_sub(1);
+        let mut pair = Pair::new(&service, Era::Modern, way);
+        let end = pair.run(call(), &mut answer);
+        assert_eq!(end.as_ref().map(common), Some(common(&outcome)), "without a handshake, {name}, the call ends differently");
+        rounds = pair.exchanges.len().saturating_sub(1);
         assert!(rounds > 0, "the handler asks for nothing");
-        for (at, (request, response)) in play.exchanges.iter().enumerate() {
+        for (at, (request, response)) in pair.exchanges.iter().enumerate() {
             let again = Process::new(service(), Way::Spread).serve(request.clone());
-            assert_eq!(shape(&again), shape(response), "request {at} is answered differently when it is sent again");
+            assert_eq!(unsealed(&again), unsealed(response), "request {at} is answered differently when it is sent again");
         }
     }
     Rounds { outcome, rounds }
 }
 
-/// The part of an outcome that every era has.
-fn essence(outcome: &Outcome) -> String {
+/// An outcome as text, without the members of a result that only MCP 2026-07-28 has.
+fn common(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Result(result) => format!("result {}", without(result, &["resultType", "_meta"])),
         other => format!("{other:?}"),
     }
 }
 
-/// A response without the sealed state, which is random.
-fn shape(response: &Bytes) -> String {
+/// The result or the error of a response as text, without the sealed state, which is random.
+fn unsealed(response: &Bytes) -> String {
     let response = Json::parse(response.clone()).unwrap_or_default();
     match response.member("result") {
         Some(result) => without(&result, &["requestState"]),
@@ -102,6 +102,7 @@ fn shape(response: &Bytes) -> String {
     }
 }
 
+/// An object as text, without the named members.
 fn without(object: &Json, names: &[&str]) -> String {
     let mut value: serde_json::Value = object.decode().unwrap_or_default();
     if let Some(members) = value.as_object_mut() {
@@ -121,7 +122,7 @@ enum Way {
     Spread,
 }
 
-/// A process that serves a service.
+/// A simulated process that serves a service.
 struct Process {
     endpoint: Endpoint,
     executor: Executor,
@@ -149,7 +150,7 @@ impl Process {
         core::iter::from_fn(|| self.endpoint.poll_transmit()).map(|out| out.frame).collect()
     }
 
-    /// Lets time pass until something happens; `false` if nothing will.
+    /// Moves the time to the next deadline of the process. Returns `false` if there is none.
     fn wait(&mut self) -> bool {
         let alarm = [self.executor.next_alarm(), self.endpoint.poll_timeout()].into_iter().flatten().min();
         let Some(at) = alarm else { return false };
@@ -158,7 +159,7 @@ impl Process {
         true
     }
 
-    /// The response to one request.
+    /// The response to one request; empty if there is none.
     fn serve(mut self, request: Bytes) -> Bytes {
         self.take(request);
         for _ in 0..MAX_STEPS {
@@ -178,7 +179,7 @@ fn is_response(frame: &Bytes) -> bool {
 }
 
 /// A caller and the process that serves it.
-struct Play<'a, S> {
+struct Pair<'a, S> {
     service: &'a S,
     way: Way,
     caller: Session,
@@ -187,7 +188,7 @@ struct Play<'a, S> {
     exchanges: Vec<(Bytes, Bytes)>,
 }
 
-impl<'a, S: Fn() -> Service> Play<'a, S> {
+impl<'a, S: Fn() -> Service> Pair<'a, S> {
     fn new(service: &'a S, era: Era, way: Way) -> Self {
         let mut config = Config::mcp_client(Identity::new("caller", "1"));
         (config.capabilities.sampling, config.capabilities.roots) = (true, true);
@@ -226,7 +227,7 @@ impl<'a, S: Fn() -> Service> Play<'a, S> {
         None
     }
 
-    /// Carries frames in both directions; `false` if there is none. Requests are recorded if `is_calling`.
+    /// Carries frames in both directions; `false` if there is none. Requests of the caller are recorded if `is_calling`.
     fn carry(&mut self, is_calling: bool) -> bool {
         let mut moved = false;
         while let Some(out) = self.caller.poll_transmit() {
@@ -252,10 +253,10 @@ impl<'a, S: Fn() -> Service> Play<'a, S> {
         moved
     }
 
-    /// Lets time pass at both ends; `false` if nothing will happen.
+    /// Moves the time to the next deadline of each end. Returns `false` if there is none.
     fn wait(&mut self) -> bool {
-        // A caller that gets a state without input requests waits for a moment before it sends its retry.
         let moved = self.process.wait();
+        // A caller that gets a state without input requests waits for a moment before it sends its retry.
         match self.caller.poll_timeout() {
             Some(at) => {
                 self.caller.handle_timeout(at.max(self.process.executor.now()));
