@@ -25,7 +25,7 @@ fn opens() -> Tool {
 }
 
 #[test]
-fn the_handler_gets_each_decision_and_each_url_has_its_own_id() {
+fn the_handler_gets_each_decision_and_a_url_has_a_random_id_unless_one_is_chosen() {
     let run = || {
         let harness = harness(opens()).answer(Answer::OpenUrl(Consent::Accept)).answer(Answer::OpenUrl(Consent::Cancel));
         let run = harness.call_tool("opens", Json::empty_object());
@@ -55,12 +55,12 @@ impl Runtime for WithoutRandom {
 
 #[test]
 fn each_url_has_its_own_id_with_or_without_random_bytes() {
-    let ids = |rich: bool| {
+    let ids = |has_random: bool| {
         let names = Tool::new("names", async |context: Context, (): ()| {
             Ok([context.new_url("Sign in?", URL).id, context.new_url("Sign in?", URL).id])
         });
         let executor = Executor::new();
-        let runtime = if rich { executor.runtime() } else { Arc::new(WithoutRandom(executor.clone())) };
+        let runtime = if has_random { executor.runtime() } else { Arc::new(WithoutRandom(executor.clone())) };
         let server = Endpoint::server(Arc::new(service().tool(names)), runtime);
         let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
         let peer = client.peer();
@@ -68,9 +68,9 @@ fn each_url_has_its_own_id_with_or_without_random_bytes() {
         let names = async { peer.call_tool_as::<Vec<String>>("names", &serde_json::json!({})).await.unwrap() };
         executor.block_on(names).unwrap()
     };
-    for rich in [false, true] {
-        let ids = ids(rich);
-        assert!(ids[0] != ids[1] && ids.iter().all(|id| rich == (id.len() == 32)), "{ids:?}");
+    for has_random in [false, true] {
+        let ids = ids(has_random);
+        assert!(ids[0] != ids[1] && ids.iter().all(|id| has_random == (id.len() == 32)), "{ids:?}");
     }
 }
 
@@ -124,7 +124,7 @@ struct Seen(Arc<Mutex<(Vec<OpenUrl>, Vec<String>)>>);
 /// A client that declares elicitation by URL, and accepts each request.
 struct Opens(Seen);
 
-fn declares() -> Capabilities {
+fn elicitation_by_url() -> Capabilities {
     let mut can = Capabilities::default();
     can.elicitation_url = true;
     can
@@ -132,7 +132,7 @@ fn declares() -> Capabilities {
 
 impl Client for Opens {
     fn capabilities(&self) -> Capabilities {
-        declares()
+        elicitation_by_url()
     }
 
     fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
@@ -184,7 +184,7 @@ fn a_client_that_does_not_implement_open_url_declines() {
     struct Quiet;
     impl Client for Quiet {
         fn capabilities(&self) -> Capabilities {
-            declares()
+            elicitation_by_url()
         }
     }
     let executor = Executor::new();

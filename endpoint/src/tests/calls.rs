@@ -1,4 +1,4 @@
-//! Outbound calls and the peer's handle.
+//! Outbound calls and the handle `Peer`.
 
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -163,7 +163,7 @@ fn progress_that_arrives_with_the_result_is_yielded_before_the_result() {
 }
 
 #[test]
-fn cancel_resolves_the_call_and_reaches_the_handler_once() {
+fn a_cancel_settles_the_call_and_reaches_the_handler_once() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
     let mut call = pair.call("count");
@@ -180,7 +180,7 @@ fn cancel_resolves_the_call_and_reaches_the_handler_once() {
 }
 
 #[test]
-fn dropping_a_call_cancels_it_also_from_another_thread() {
+fn calls_that_are_dropped_on_another_thread_are_cancelled() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
     let calls: Vec<Call> = (0..100).map(|_| pair.call("count")).collect();
@@ -225,7 +225,7 @@ fn a_detached_call_continues() {
 }
 
 #[test]
-fn dropping_the_peer_changes_nothing() {
+fn a_call_continues_when_the_handles_of_both_ends_are_dropped() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
     let Pair { executor, client, server } = pair;
@@ -238,9 +238,9 @@ fn dropping_the_peer_changes_nothing() {
 fn a_call_with_its_own_time_limit_times_out_by_that_limit() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
-    let clocks = CallTimeouts::default().with_idle(Some(ms(900)));
+    let timeouts = CallTimeouts::default().with_idle(Some(ms(900)));
     let params = text(json!({"name": "count"}));
-    let call = pair.client.call(Invoke::new(Op::CallTool, params).with_timeouts(clocks)).unwrap();
+    let call = pair.client.call(Invoke::new(Op::CallTool, params).with_timeouts(timeouts)).unwrap();
     assert_eq!(pair.wait(call).outcome, Outcome::TimedOut(TimeoutKind::Idle));
     assert_eq!(pair.executor.now(), protocol_core::Instant::from_millis(900));
     pair.executor.run_until_stalled();
@@ -248,7 +248,7 @@ fn a_call_with_its_own_time_limit_times_out_by_that_limit() {
 }
 
 #[test]
-fn a_call_polled_for_its_end_is_not_woken_by_progress() {
+fn a_task_that_awaits_the_outcome_of_a_call_is_not_woken_by_progress() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
     let mut call = pair.call("count");
@@ -465,20 +465,20 @@ fn custom_methods_are_served_by_services_and_by_clients() {
         Ok(params)
     });
     let pair = pair_of(service, Arc::new(Serves));
-    let ask = |peer: &Peer, method: &str, params| pair.wait(peer.call(Invoke::custom(method, text(params))).unwrap()).result();
-    let done = ask(&pair.client, "acme/do", json!({"a": [1]})).unwrap();
+    let exchange = |peer: &Peer, method: &str, params| pair.wait(peer.call(Invoke::custom(method, text(params))).unwrap()).result();
+    let done = exchange(&pair.client, "acme/do", json!({"a": [1]})).unwrap();
     assert_eq!(value(&done)["a"], json!([1]));
-    let failed = ask(&pair.client, "acme/do", json!({"fail": true})).unwrap_err();
+    let failed = exchange(&pair.client, "acme/do", json!({"fail": true})).unwrap_err();
     assert!(matches!(failed, CallError::Rpc(ref error) if &*error.message == "as you wish"), "{failed}");
-    let answered = value(&ask(&pair.server, "acme/ask", json!({"b": 2})).unwrap());
+    let answered = value(&exchange(&pair.server, "acme/ask", json!({"b": 2})).unwrap());
     assert_eq!((&answered["method"], &answered["given"]["b"]), (&json!("acme/ask"), &json!(2)));
     for method in ["acme/news", "acme/other"] {
         pair.client.notify(Notice::Custom { method: method.into(), params: Some(text(json!({"n": 1}))) }).unwrap();
     }
-    assert!(ask(&pair.client, "acme/do", json!({})).is_ok());
+    assert!(exchange(&pair.client, "acme/do", json!({})).is_ok());
     assert_eq!(*received.lock().unwrap(), [Some(json!({"n": 1}))]);
     for (peer, method) in [(&pair.client, "acme/other"), (&pair.server, "acme/do")] {
-        let unknown = ask(peer, method, json!({})).unwrap_err();
+        let unknown = exchange(peer, method, json!({})).unwrap_err();
         assert!(matches!(unknown, CallError::Rpc(ref error) if error.code == RpcError::METHOD_NOT_FOUND), "{unknown}");
     }
 }

@@ -19,6 +19,7 @@ use protocol_core::time::Instant;
 /// The observations of a handler, for the test to check afterwards.
 type Seen<T> = Arc<Mutex<Vec<T>>>;
 
+/// An empty list of observations, once for the handler and once for the test.
 fn seen<T>() -> (Seen<T>, Seen<T>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     (Arc::clone(&seen), seen)
@@ -28,6 +29,7 @@ fn peer_said(reason: &str) -> CancelReason {
     CancelReason::Peer(Some(reason.into()))
 }
 
+/// The reason of a cancel by [`Harness::cancel_after`].
 const TOLD: &str = "the harness was told to";
 
 #[test]
@@ -45,11 +47,11 @@ fn a_cancelled_handler_gets_the_reason_and_its_cleanup_is_awaited() {
             assert_eq!(context.try_progress(protocol_core::Progress::count(1, 2)), Err(ProgressError::NotLive));
             saw.lock().unwrap().push(why);
             // The cleanup is pending twice.
-            let mut turns = 3;
+            let mut polls_left = 3;
             core::future::poll_fn(|cx| {
                 cx.waker().wake_by_ref();
-                turns -= 1;
-                if turns == 0 { Poll::Ready(()) } else { Poll::Pending }
+                polls_left -= 1;
+                if polls_left == 0 { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
             saw.lock().unwrap().push(CancelReason::Closing);
@@ -89,7 +91,7 @@ fn a_handler_that_ignores_its_cancel_is_dropped_when_its_grace_is_over() {
 }
 
 #[test]
-fn the_grace_can_be_set_and_a_deadline_frees_the_caller_at_once() {
+fn the_grace_can_be_set_and_a_deadline_ends_the_call_before_the_grace_is_over() {
     let tool = Tool::new("stuck", async |_: Context, (): ()| {
         core::future::pending::<()>().await;
         Ok(())
@@ -103,7 +105,7 @@ fn the_grace_can_be_set_and_a_deadline_frees_the_caller_at_once() {
 }
 
 #[test]
-fn sleep_ends_early_when_the_handler_has_to_stop() {
+fn sleep_ends_early_when_the_call_is_cancelled() {
     let (saw, look) = seen();
     let tool = Tool::new("sleeps", move |context: Context, (): ()| {
         let saw = Arc::clone(&saw);
@@ -135,9 +137,9 @@ fn a_cancel_after_some_updates_reaches_the_handler() {
     assert_eq!(run.ended, Some(ms(1500)));
 }
 
-/// Calls a handler that awaits a future by `with_timeout` for at most one second. The future is ready after `ready` milliseconds. The call
-/// has a deadline after `deadline` milliseconds, and is cancelled after `cancel` milliseconds. Returns the result of `with_timeout`, and
-/// the time at which the handler ended.
+/// Calls a handler that awaits a future by `with_timeout` for at most one second. All times are in milliseconds: the future is ready after
+/// `ready`; the call has a deadline after `deadline`, and is cancelled after `cancel`, if these are given. Returns the result of
+/// `with_timeout`, and the time at which the handler ended.
 fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Vec<Result<&'static str, TimeoutError>>, Option<Duration>) {
     let (saw, look) = seen();
     let mut tool = Tool::new("limits", move |context: Context, (): ()| {
@@ -166,17 +168,17 @@ fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Vec<Resul
 }
 
 #[test]
-fn with_timeout_gives_the_value_that_comes_first() {
+fn with_timeout_returns_a_value_that_is_ready_before_its_limit() {
     assert_eq!(limited(999, None, None), (vec![Ok("value")], Some(ms(999))));
 }
 
 #[test]
-fn with_timeout_prefers_a_value_that_comes_at_its_limit_and_at_the_deadline() {
+fn with_timeout_returns_a_value_that_is_ready_at_its_limit_and_at_the_deadline() {
     assert_eq!(limited(1000, Some(1000), None), (vec![Ok("value")], Some(ms(1000))));
 }
 
 #[test]
-fn with_timeout_elapses() {
+fn with_timeout_ends_at_its_limit() {
     assert_eq!(limited(1001, None, None), (vec![Err(TimeoutError::Elapsed)], Some(ms(1000))));
 }
 
@@ -263,24 +265,24 @@ fn cancel(id: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-/// An earlier call has ended in place, another was cancelled, and of another the context is still alive.
+/// Of the earlier calls, some have ended in their first poll, one was cancelled, and one has left a context that is still alive.
 #[test]
 fn a_call_keeps_no_state_of_earlier_calls() {
     let (saw, look) = seen();
-    let notes = move |context: &Context| {
+    let record = move |context: &Context| {
         let mut saw = saw.lock().unwrap();
         let handle = context.clone();
         saw.push((handle.is_cancelled(), handle.is_observed(), handle.depth()));
         handle
     };
     let (kept, leaked) = seen();
-    let glances = notes.clone();
+    let record_quick = record.clone();
     let quick = Tool::new("quick", move |context: Context, (): ()| {
-        drop(glances(&context));
+        drop(record_quick(&context));
         core::future::ready(Ok(()))
     });
     let leaks = Tool::new("leaks", move |context: Context, (): ()| {
-        kept.lock().unwrap().push(notes(&context));
+        kept.lock().unwrap().push(record(&context));
         core::future::ready(Ok(()))
     });
     let waits = Tool::new("waits", async |_: Context, (): ()| {

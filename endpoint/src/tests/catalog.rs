@@ -1,4 +1,5 @@
-//! Tools, prompts and resources that are added and removed while they are served. The peer is played by the test.
+//! Tools, prompts and resources that are added and removed while they are served. In most tests the test itself writes the frames of the
+//! peer.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +23,8 @@ struct Served {
     endpoint: Endpoint,
     executor: Executor,
     catalog: Catalog,
-    next: u64,
+    /// The id of the last request.
+    last_id: u64,
 }
 
 impl Served {
@@ -34,7 +36,7 @@ impl Served {
         let executor = Executor::new();
         let catalog = service.catalog();
         let endpoint = Endpoint::server(Arc::new(service.configure(change)), executor.runtime());
-        Self { endpoint, executor, catalog, next: 0 }
+        Self { endpoint, executor, catalog, last_id: 0 }
     }
 
     /// Completes the handshake with a client, and returns the capabilities that the server declared.
@@ -55,35 +57,37 @@ impl Served {
         self.executor.run_until_stalled();
     }
 
+    /// Takes the frames in the outbox.
     fn sent(&mut self) -> Vec<Value> {
         while self.endpoint.poll_event().is_some() {}
         let sent = std::iter::from_fn(|| self.endpoint.poll_transmit());
         sent.map(|sent| serde_json::from_slice(&sent.frame).unwrap()).collect()
     }
 
-    /// The methods of the notifications in the outbox.
+    /// Takes the notifications in the outbox, and returns their methods.
     fn sent_methods(&mut self) -> Vec<String> {
         self.sent().iter().map(|frame| frame["method"].as_str().unwrap().into()).collect()
     }
 
     fn request(&mut self, method: &str, params: Value) {
-        self.next += 1;
-        self.receive(json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}).to_string());
+        self.last_id += 1;
+        self.receive(json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}).to_string());
         while self.endpoint.poll_event().is_some() {}
         self.executor.run_until_stalled();
     }
 
     /// Makes a request that is answered at once, and returns the answer.
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    fn exchange(&mut self, method: &str, params: Value) -> Value {
         self.request(method, params);
         let mut sent = self.sent();
-        assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!(self.next)), "{sent:?}");
+        assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!(self.last_id)), "{sent:?}");
         sent.remove(0)
     }
 
+    /// Requests `list`, and returns the member `key` of each item.
     fn names(&mut self, list: &str, key: &str) -> Vec<String> {
         let method = if list == "resourceTemplates" { "resources/templates/list".into() } else { format!("{list}/list") };
-        let mut answer = self.ask(&method, json!({}));
+        let mut answer = self.exchange(&method, json!({}));
         let Value::Array(items) = answer["result"][list].take() else { panic!("{answer}") };
         items.iter().map(|item| item[key].as_str().unwrap().into()).collect()
     }
@@ -108,40 +112,41 @@ fn items_added_or_removed_while_served_are_announced_and_listed() {
     catalog.add_tool(tool("second")).unwrap();
     assert_eq!(served.sent_methods(), [TOOLS]);
     assert_eq!(served.names("tools", "name"), ["first", "second"]);
-    assert_eq!(served.ask("tools/call", json!({"name": "second"}))["result"]["content"][0]["text"], "done");
+    assert_eq!(served.exchange("tools/call", json!({"name": "second"}))["result"]["content"][0]["text"], "done");
     assert!(catalog.remove_tool("first"));
     assert_eq!(served.sent_methods(), [TOOLS]);
     assert_eq!(served.names("tools", "name"), ["second"]);
-    assert_eq!(served.ask("tools/call", json!({"name": "first"}))["error"]["code"], -32602);
+    assert_eq!(served.exchange("tools/call", json!({"name": "first"}))["error"]["code"], -32602);
 
     catalog.add_prompt(Prompt::new("p", async |_, _| Ok(PromptOutput::default()))).unwrap();
     assert_eq!(served.sent_methods(), ["notifications/prompts/list_changed"]);
     assert_eq!(served.names("prompts", "name"), ["p"]);
     assert!(catalog.remove_prompt("p"));
     assert_eq!(served.sent_methods(), ["notifications/prompts/list_changed"]);
-    assert_eq!(served.ask("prompts/get", json!({"name": "p"}))["error"]["code"], -32602);
+    assert_eq!(served.exchange("prompts/get", json!({"name": "p"}))["error"]["code"], -32602);
 
     catalog.add_resource(resource("file:///a"));
     catalog.add_resource_template(ResourceTemplate::new("file:///{name}", "any", async |_, _| Ok(ResourceContents::text("1"))));
     assert_eq!(served.sent_methods(), ["notifications/resources/list_changed"], "both changes are of one list");
     assert_eq!(served.names("resources", "uri"), ["file:///a"]);
     assert_eq!(served.names("resourceTemplates", "uriTemplate"), ["file:///{name}"]);
-    let read =
-        |served: &mut Served| served.ask("resources/read", json!({"uri": "file:///a"}))["result"]["contents"][0]["text"].take();
+    let read = |served: &mut Served| {
+        served.exchange("resources/read", json!({"uri": "file:///a"}))["result"]["contents"][0]["text"].take()
+    };
     assert_eq!(read(&mut served), "0");
     assert!(catalog.remove_resource("file:///a"));
     assert_eq!(served.sent_methods(), ["notifications/resources/list_changed"]);
     assert_eq!(read(&mut served), "1");
     assert!(catalog.remove_resource_template("file:///{name}"));
     assert_eq!(served.sent_methods(), ["notifications/resources/list_changed"]);
-    assert_eq!(served.ask("resources/read", json!({"uri": "file:///a"}))["error"]["code"], -32002);
+    assert_eq!(served.exchange("resources/read", json!({"uri": "file:///a"}))["error"]["code"], -32002);
 }
 
 #[test]
-fn a_service_without_a_catalog_declares_no_changes() {
+fn a_service_without_a_catalog_does_not_declare_list_changes() {
     let executor = Executor::new();
     let endpoint = Endpoint::server(Arc::new(service().tool(tool("only"))), executor.runtime());
-    let mut served = Served { endpoint, executor, catalog: Catalog::default(), next: 0 };
+    let mut served = Served { endpoint, executor, catalog: Catalog::default(), last_id: 0 };
     served.receive(hello("2025-11-25")[0].clone());
     assert_eq!(served.sent()[0]["result"]["capabilities"]["tools"], json!({}));
 }
@@ -247,13 +252,13 @@ fn a_drop_and_an_inline_handler_may_change_the_catalog() {
 fn a_page_after_the_end_of_a_list_that_became_shorter_is_empty() {
     let (mut served, _) =
         Served::new((0..4).fold(service().page_size(2), |service, number| service.tool(tool(&number.to_string())))).welcomed();
-    let cursor = served.ask("tools/list", json!({}))["result"]["nextCursor"].take();
+    let cursor = served.exchange("tools/list", json!({}))["result"]["nextCursor"].take();
     for number in 0..4 {
         assert!(served.catalog.remove_tool(&number.to_string()));
     }
     assert_eq!(served.sent_methods(), [TOOLS]);
-    assert_eq!(served.ask("tools/list", json!({"cursor": cursor}))["result"], json!({"tools": []}));
-    assert_eq!(served.ask("tools/list", json!({"cursor": "tools:3"}))["error"]["code"], -32602, "no page begins there");
+    assert_eq!(served.exchange("tools/list", json!({"cursor": cursor}))["result"], json!({"tools": []}));
+    assert_eq!(served.exchange("tools/list", json!({"cursor": "tools:3"}))["error"]["code"], -32602, "no page begins there");
 }
 
 struct RecordingClient(Mutex<Vec<Notice>>);
@@ -285,7 +290,7 @@ fn a_change_is_announced_to_each_live_session_of_a_service() {
     let session = || {
         let executor = Executor::new();
         let endpoint = Endpoint::server(Arc::clone(&service), executor.runtime());
-        Served { endpoint, executor, catalog: catalog.clone(), next: 0 }.welcomed().0
+        Served { endpoint, executor, catalog: catalog.clone(), last_id: 0 }.welcomed().0
     };
     let (mut one, gone, mut other) = (session(), session(), session());
     drop(gone);
@@ -298,11 +303,11 @@ fn a_gateway_gets_the_whole_list_after_a_change() {
     let mut service = service().tool(tool("first"));
     let catalog = service.catalog();
     let config = service.app(&AppId::parse("ledger").unwrap(), App::default());
-    // The configuration already contains the list of actions.
+    // The configuration was made before, so its list of actions does not have this tool.
     catalog.add_tool(tool("second")).unwrap();
     let executor = Executor::new();
     let endpoint = Endpoint::serving(Arc::new(service), config, executor.runtime());
-    let mut app = Served { endpoint, executor, catalog, next: 0 };
+    let mut app = Served { endpoint, executor, catalog, last_id: 0 };
     let hello = app.sent().remove(0);
     let names = |list: &Value| -> Vec<String> {
         let items = list.as_array().unwrap().iter();

@@ -34,9 +34,11 @@ struct Bench {
     client: Arc<Quiet>,
     peer: Peer,
     far: Pipe,
+    /// The closure that the transport calls in its next flush.
     act: Act,
     /// The future that drives the client; the test may drop it.
     driven: Arc<Mutex<Option<Driven>>>,
+    /// The result of that future; empty until it has ended.
     end: Arc<Mutex<Vec<Result<CloseReason, PipeBroken>>>>,
 }
 
@@ -71,7 +73,7 @@ impl Bench {
         executor.run_until_stalled();
         far.try_recv().unwrap();
         let mut bench = Self { executor, client, peer, far, act, driven, end };
-        // The first call makes the driver set its timer.
+        // The first call makes the driver set its timer, so later calls need no turn for that.
         let first = bench.call();
         bench.executor.run_until_stalled();
         assert_eq!(bench.written().len(), 1);
@@ -145,7 +147,7 @@ fn a_call_made_while_an_outcome_is_unread_is_sent_by_a_turn() {
 }
 
 #[test]
-fn detached_calls_are_sent_by_a_turn_as_other_calls_are() {
+fn a_detached_call_made_while_another_is_open_is_sent_by_a_turn() {
     let mut bench = Bench::new();
     (0..3).for_each(|_| bench.call().detach());
     assert_eq!(bench.written(), [3]);
@@ -180,11 +182,12 @@ fn a_transport_without_sends_anywhere_is_written_by_its_task_only() {
 fn a_call_that_was_sent_early_times_out_at_its_deadline() {
     let bench = Bench::new();
     bench.executor.run_for(ms(59_000));
+    // The timer is still set for the first call.
     let call = bench.call();
     assert!(matches!(bench.outcome(call), Some(Outcome::TimedOut(_))));
     assert_eq!(bench.executor.now(), protocol_core::Instant::from_millis(59_000 + 60_000));
-    // The timer has fired meanwhile, and no deadline is set.
     bench.executor.run_for(ms(100_000));
+    // The timer has fired, and is not set any more.
     let call = bench.call();
     assert!(matches!(bench.outcome(call), Some(Outcome::TimedOut(_))));
     assert_eq!(bench.executor.now(), protocol_core::Instant::from_millis(219_000 + 60_000));
@@ -205,7 +208,7 @@ fn a_call_made_during_an_early_send_is_sent_after_it() {
     drop((first, second));
 }
 
-/// Another thread may poll the task while a verb writes. That thread must not be blocked while the verb writes.
+/// Another thread may poll the task while a verb writes, and must not be blocked until the verb has written.
 #[test]
 fn a_task_that_is_polled_during_an_early_send_is_polled_again() {
     struct Woken(AtomicUsize);
@@ -228,7 +231,7 @@ fn a_task_that_is_polled_during_an_early_send_is_polled_again() {
     assert!(matches!(bench.outcome(call), Some(Outcome::Result(_))));
 }
 
-/// Makes a call when its last clone is dropped.
+/// A waker that makes a call when its last clone is dropped.
 struct CallsOnDrop(Peer);
 
 impl Wake for CallsOnDrop {
@@ -372,7 +375,7 @@ fn a_closing_session_ends_after_its_last_answer() {
     napping.executor.run_for(ms(1000));
     assert_eq!(napping.written(), 1);
     assert_eq!(*napping.end.lock().unwrap(), [Ok(CloseReason::Local)]);
-    // If the peer had closed the connection, another read would fail, and the session would end with an error.
+    // Another read could fail, if the peer had closed the connection, and the driver would then end with an error.
     assert_eq!(napping.turns.load(Ordering::Relaxed), 1, "nothing is read after the end of the session");
 }
 
@@ -403,6 +406,7 @@ impl Wake for PolledByWake {
     }
 }
 
+/// A runtime that makes each task a [`PolledByWake`].
 struct AtOnce;
 
 impl Runtime for AtOnce {
@@ -421,7 +425,7 @@ impl Runtime for AtOnce {
 /// The answer arrived while a verb further up on the same stack was still writing the call. The driver's task found the driver locked by
 /// that verb, and woke itself without end.
 #[test]
-fn regression_a_task_that_is_polled_during_an_early_send_waits_for_its_end() {
+fn regression_a_task_that_is_polled_within_an_early_send_does_not_wake_itself() {
     let runtime = Arc::new(AtOnce);
     let greet = Tool::new("greet", async |_: Context, (): ()| Ok("hello"));
     let server = Endpoint::server(Arc::new(service().tool(greet)), runtime.clone());
@@ -441,8 +445,8 @@ fn regression_a_task_that_is_polled_during_an_early_send_waits_for_its_end() {
     }
 }
 
-/// A transport that is sometimes not ready to write at first.
-struct Fitful {
+/// A transport that, if it `stalls`, is sometimes not ready to write or to flush at the first poll.
+struct Stalling {
     pipe: Pipe,
     taken: Vec<Bytes>,
     draw: Draw,
@@ -460,7 +464,7 @@ impl Draw {
     }
 }
 
-impl Fitful {
+impl Stalling {
     fn poll_stall(&mut self, cx: &TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
         if self.stalls && self.draw.below(3) == 0 {
             cx.waker().wake_by_ref();
@@ -470,7 +474,7 @@ impl Fitful {
     }
 }
 
-impl FrameIo for Fitful {
+impl FrameIo for Stalling {
     type Error = PipeBroken;
     fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Bytes>, PipeBroken>> {
         self.pipe.poll_recv(cx)
@@ -498,7 +502,8 @@ impl FrameIo for Fitful {
     }
 }
 
-/// The outcome and time of every call of a few tasks that make calls, wait, and cancel calls at random times.
+/// Runs a few tasks that make calls, wait, and cancel calls at random times. Returns the outcome and the time of each call, and the reason
+/// and the time of the close.
 fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
     let executor = Executor::new();
     let nap = Tool::new("nap", async |context: Context, times: BTreeMap<String, u64>| {
@@ -512,7 +517,7 @@ fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
     let peer = client.peer();
     let (near, far) = pipe();
     for (number, (endpoint, pipe)) in (0..).zip([(client, near), (server, far)]) {
-        let io = Fitful { pipe, taken: Vec::new(), draw: Draw(seed ^ number), stalls, sends_anywhere };
+        let io = Stalling { pipe, taken: Vec::new(), draw: Draw(seed ^ number), stalls, sends_anywhere };
         let driven = drive(endpoint, io, executor.timer());
         executor.spawn(async move {
             let _ = driven.await;

@@ -1,4 +1,4 @@
-//! The ends of endpoints.
+//! Endpoints that are closed, dropped, or lose their channel.
 
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
@@ -16,9 +16,10 @@ use protocol_core::drive::{Driver, Machine};
 use protocol_core::json::Json;
 use protocol_core::session::{CancelReason, Close, CloseReason, Outcome};
 
+/// The reasons for which handlers were cancelled.
 type Seen = Arc<Mutex<Vec<CancelReason>>>;
 
-/// A tool that sleeps for 50 seconds. When it is cancelled it notes the reason. If `hangs`, it then never ends by itself.
+/// A tool that sleeps for 50 seconds. When it is cancelled, it adds the reason to `seen`. If `hangs`, it then never ends by itself.
 fn sleeper(seen: &Seen, hangs: bool) -> Tool {
     let seen = Arc::clone(seen);
     Tool::new("sleep", move |context: Context, (): ()| {
@@ -34,6 +35,7 @@ fn sleeper(seen: &Seen, hangs: bool) -> Tool {
     })
 }
 
+/// A client and a server that are connected. The server has the tool of [`sleeper`].
 struct Ends {
     executor: Executor,
     client: Peer,
@@ -52,6 +54,7 @@ fn ends(hangs: bool) -> Ends {
 }
 
 impl Ends {
+    /// Calls the tool, and lets it run for a second.
     fn call(&self) -> Call {
         let call = self.client.call_tool("sleep", Json::empty_object()).unwrap();
         self.executor.run_for(ms(1000));
@@ -84,13 +87,13 @@ fn a_graceful_close_cancels_a_call_that_takes_too_long() {
     assert_eq!(*ends.seen.lock().unwrap(), [CancelReason::Closing]);
 }
 
-/// The session gets no time while the handler runs. If the grace for writing the answer counted from the last time that the session got,
-/// the grace would be over when the handler answers.
+/// No time is passed to the session while the handler runs. If the grace for writing the answer counted from the last time that was passed,
+/// it would be over when the handler answers.
 #[test]
 fn the_grace_for_the_last_answer_counts_from_the_answer() {
     let executor = Executor::new();
-    let (done, wait) = (Arc::new(Mutex::new(false)), Arc::<Mutex<Option<Waker>>>::default());
-    let (is_done, waker) = (Arc::clone(&done), Arc::clone(&wait));
+    let (may_end, stored) = (Arc::new(Mutex::new(false)), Arc::<Mutex<Option<Waker>>>::default());
+    let (is_done, waker) = (Arc::clone(&may_end), Arc::clone(&stored));
     let tool = Tool::new("wait", move |_: Context, (): ()| {
         let (is_done, waker) = (Arc::clone(&is_done), Arc::clone(&waker));
         poll_fn(move |cx| {
@@ -108,13 +111,13 @@ fn the_grace_for_the_last_answer_counts_from_the_answer() {
     callee.close(Close::Graceful { grace: ms(120_000) });
     executor.run_until_stalled();
     executor.advance_to(protocol_core::Instant::from_millis(50_000));
-    *done.lock().unwrap() = true;
-    wait.lock().unwrap().take().unwrap().wake();
+    *may_end.lock().unwrap() = true;
+    stored.lock().unwrap().take().unwrap().wake();
     let done = executor.block_on(call).unwrap();
     assert!(matches!(done.outcome, Outcome::Result(_)), "{done:?}");
 }
 
-/// A value of a handler. When it is dropped, it notes the reason for which the call was cancelled, if it was.
+/// A value of a handler. When it is dropped, it adds the reason for which the call was cancelled, if it was, to its list.
 struct NotedOnDrop(Cancellation, Seen);
 
 impl Drop for NotedOnDrop {
@@ -145,7 +148,7 @@ fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
     let (caller, callee) = (near.machine().peer(), far.machine().peer());
     let call = caller.call_tool("sleep", Json::empty_object()).unwrap();
     // Polls both drivers ten times. They are not tasks of the executor.
-    let mut turn = |executor: &Executor| {
+    let mut poll_both = |executor: &Executor| {
         for _ in 0..10 {
             let mut cx = core::task::Context::from_waker(core::task::Waker::noop());
             assert!(near.poll_event(&mut cx).is_pending());
@@ -153,7 +156,7 @@ fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
             executor.run_until_stalled();
         }
     };
-    turn(&executor);
+    poll_both(&executor);
     assert_eq!(callee.running(), 1);
     drop(far);
     executor.run_until_stalled();
@@ -167,8 +170,8 @@ fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
     assert!(executor.block_on(caller.ready()).unwrap().is_err());
 }
 
-/// A server with a running call of [`sleeper`], whose peer is played by the test. Returns the peer's end of the pipe third, and last a
-/// place for the time at which the server's driver ends.
+/// A server with a running call of [`sleeper`]. The test writes the frames of its peer. Returns the executor, the handle of the server, the
+/// peer's end of the pipe, and a place for the time at which the server's driver ends.
 fn served(seen: &Seen, hangs: bool) -> (Executor, Peer, Pipe, Arc<Mutex<Option<protocol_core::Instant>>>) {
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service().tool(sleeper(seen, hangs))), executor.runtime());
@@ -222,7 +225,7 @@ fn requests_read_before_the_end_of_input_are_answered() {
     assert_eq!((peer.running(), *over.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(5000))));
 }
 
-/// A transport that reads the frames of the test, and is ready to write only one: the handshake request.
+/// A transport that accepts only one frame to write, the request of the handshake.
 struct Stalled {
     pipe: Pipe,
     is_full: bool,
@@ -258,9 +261,9 @@ fn a_call_times_out_at_its_deadline_while_the_peer_does_not_read() {
     let (near, mut far) = pipe();
     let mut driver = Driver::new(client, Stalled { pipe: near, is_full: false }, executor.timer());
     executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
-    let ready = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    let welcome = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
     executor.run_until_stalled();
-    far.send(ready.into()).unwrap();
+    far.send(welcome.into()).unwrap();
     executor.block_on(peer.ready()).unwrap().unwrap();
     let call = peer.call_tool("any", Json::empty_object()).unwrap();
     let done = executor.block_on(call).unwrap();
@@ -288,13 +291,13 @@ fn a_runtime_that_drops_all_tasks_ends_the_handlers_and_the_session() {
     let seen = Seen::default();
     let (executor, peer, mut near, _) = served(&seen, true);
     let _ = near.try_recv();
-    // All tasks are dropped, and with the driver's task also the endpoint.
+    // The driver's task owns the endpoint, which is dropped with it.
     executor.shutdown();
     assert_eq!(peer.running(), 0);
     assert_eq!(executor.block_on(peer.closed()), Some(CloseReason::Failed));
 }
 
-/// No driver is a task of the runtime, so the handler is its only task.
+/// There is no driver, so the handler is the only task of the runtime.
 #[test]
 fn a_call_whose_handler_is_dropped_by_the_runtime_is_answered_with_an_error() {
     let (executor, seen) = (Executor::new(), Seen::default());

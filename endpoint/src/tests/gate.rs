@@ -19,6 +19,7 @@ pub(super) const ANY: usize = usize::MAX;
 /// A transport that accepts as many frames as the test allows, and calls a closure of the test in its flush.
 pub(super) struct Gate {
     pipe: Pipe,
+    /// The number of frames that the transport still accepts.
     pub(super) room: Arc<AtomicUsize>,
     /// Called after all frames are written.
     pub(super) during_flush: Act,

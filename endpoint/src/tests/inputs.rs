@@ -21,7 +21,7 @@ fn sampled(text: &str) -> Answer {
     Answer::Sample(Sampled::new(text, "model"))
 }
 
-/// A tool that returns the outcome of its input request.
+/// A tool that returns the answer to its input request, or the code and the text of the error.
 fn asker<T, F, Fut>(ask: F) -> Tool
 where
     T: Serialize + JsonSchema + Send + 'static,
@@ -40,6 +40,7 @@ where
     })
 }
 
+/// Calls the tool of [`asker`], and returns the text of its result.
 fn ask(harness: Harness) -> String {
     harness.call_tool("asks", Json::empty_object()).text()
 }
@@ -84,7 +85,7 @@ fn a_missing_capability_is_an_error_before_anything_is_sent() {
 }
 
 #[test]
-fn a_refusal_keeps_its_code() {
+fn a_handler_gets_the_code_of_the_error_with_which_its_caller_refused() {
     let refusal = Answer::Refused(RpcError::new(-1, "rejected by the user"));
     assert_eq!(ask(harness(samples()).answer(refusal)), "-1 the caller refused: rejected by the user (-1)");
 }
@@ -142,7 +143,7 @@ fn a_form_is_made_from_the_type_and_its_answer_is_checked() {
 }
 
 #[test]
-fn a_choice_that_may_be_left_out_lists_no_null_among_its_names() {
+fn the_choices_of_an_optional_field_of_a_form_do_not_include_null() {
     #[derive(Deserialize, Serialize, JsonSchema)]
     struct Order {
         size: Option<Size>,
@@ -182,7 +183,7 @@ fn a_type_that_has_no_form_is_refused_and_the_field_is_named() {
 }
 
 #[test]
-fn confirm_never_fails() {
+fn confirm_returns_false_for_every_answer_but_yes_and_for_every_failure() {
     let tool = || Tool::new("asks", async |context: Context, (): ()| Ok(context.confirm("Delete?").await));
     let yes = r#"{"result":true}"#;
     let no = r#"{"result":false}"#;
@@ -261,7 +262,7 @@ fn an_input_request_of_a_cancelled_handler_ends_at_once() {
 }
 
 #[test]
-fn end_of_input_while_a_handler_awaits_its_caller_ends_the_input_request_at_once() {
+fn the_end_of_input_ends_an_open_input_request_at_once() {
     let saw = Arc::new(Mutex::new(None));
     let inside = Arc::clone(&saw);
     let tool = Tool::new("asks", move |context: Context, (): ()| {
@@ -367,7 +368,7 @@ fn the_depth_of_nested_sampling_is_counted_and_limited_to_three() {
 }
 
 #[test]
-fn a_panic_of_a_client_is_an_error_and_an_abandoned_answer_is_dropped() {
+fn a_panic_of_a_client_is_an_error_and_the_future_of_a_cancelled_input_request_is_dropped() {
     struct Odd(Arc<()>);
     impl Client for Odd {
         fn capabilities(&self) -> Capabilities {

@@ -14,7 +14,7 @@ use protocol_core::session::{Gone, Lane, Received, ReplyKind, RouteKind};
 /// The caller that the transport has authenticated.
 struct Principal(&'static str);
 
-/// Counts its values that are alive.
+/// Subtracts 1 from a number when it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -23,7 +23,7 @@ impl Drop for Counted {
     }
 }
 
-/// A server whose transport is played by the test.
+/// A server without a driver: the test itself passes the frames to it, and polls the frames to send.
 struct Bench {
     endpoint: Endpoint,
     executor: Executor,
@@ -36,14 +36,14 @@ impl Bench {
         let endpoint = Endpoint::server(Arc::new(service), executor.runtime());
         let mut bench = Self { endpoint, executor };
         for frame in hello("2025-11-25") {
-            bench.by(9, &frame, Extensions::new());
+            bench.receive(9, &frame, Extensions::new());
         }
         bench.sent();
         bench
     }
 
     /// Passes `frame` to the endpoint as a frame that came by `lane`.
-    fn by(&mut self, lane: u32, frame: &str, extensions: Extensions) -> Received {
+    fn receive(&mut self, lane: u32, frame: &str, extensions: Extensions) -> Received {
         let now = self.executor.now();
         let frame = Bytes::copy_from_slice(frame.as_bytes());
         self.endpoint.handle_frame_by(frame, Lane::new(lane), extensions, now).unwrap()
@@ -51,7 +51,7 @@ impl Bench {
 
     fn call(&mut self, lane: u32, tool: &str, extensions: Extensions) -> Received {
         let frame = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-        self.by(lane, &frame, extensions)
+        self.receive(lane, &frame, extensions)
     }
 
     /// The replies that are to be sent, with their lanes.
@@ -94,18 +94,18 @@ fn each_handler_gets_the_extensions_of_its_own_frame() {
 
 #[test]
 fn the_extensions_of_a_frame_are_dropped_when_its_handler_ends() {
-    let (release, released) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicUsize::new(1)));
+    let (quick_alive, slow_alive) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicUsize::new(1)));
     let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
     let mut bench = Bench::new([quick, whoami()]);
-    bench.call(1, "quick", Extensions::new().with(Counted(Arc::clone(&release))));
-    assert_eq!((bench.sent().len(), release.load(Ordering::Relaxed)), (1, 0), "answered in place");
-    bench.call(1, "whoami", Extensions::new().with(Counted(Arc::clone(&released))).with(Principal("ada")));
+    bench.call(1, "quick", Extensions::new().with(Counted(Arc::clone(&quick_alive))));
+    assert_eq!((bench.sent().len(), quick_alive.load(Ordering::Relaxed)), (1, 0), "answered in place");
+    bench.call(1, "whoami", Extensions::new().with(Counted(Arc::clone(&slow_alive))).with(Principal("ada")));
     bench.sent();
-    assert_eq!(released.load(Ordering::Relaxed), 1);
+    assert_eq!(slow_alive.load(Ordering::Relaxed), 1);
     bench.executor.run_for(ms(1));
     bench.endpoint.handle_timeout(bench.executor.now());
     let sent = bench.sent();
-    assert_eq!((sent.len(), released.load(Ordering::Relaxed)), (1, 0));
+    assert_eq!((sent.len(), slow_alive.load(Ordering::Relaxed)), (1, 0));
     assert!(sent[0].1.contains("ada"), "{sent:?}");
     // The handler of a later call of the same lane, without extensions, gets none.
     bench.call(1, "whoami", Extensions::new());
@@ -139,7 +139,7 @@ fn a_lane_whose_call_was_cancelled_is_owed_no_reply() {
     bench.call(1, "whoami", Extensions::new());
     assert_eq!((bench.endpoint.take_cancelled(), bench.endpoint.replies_owed(Lane::new(1))), (false, 1));
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
-    bench.by(0, cancel, Extensions::new());
+    bench.receive(0, cancel, Extensions::new());
     assert_eq!((bench.endpoint.take_cancelled(), bench.endpoint.replies_owed(Lane::new(1))), (true, 0));
     assert!(!bench.endpoint.take_cancelled(), "a cancel is reported once");
     assert_eq!(bench.sent(), []);

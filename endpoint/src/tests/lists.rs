@@ -24,6 +24,7 @@ fn many(count: usize) -> Service {
     (0..count).rev().fold(service().page_size(10), |service, number| service.tool(tool(&format!("tool{number:03}"))))
 }
 
+/// Requests a page of the list of tools. Returns the names of the tools, and the cursor of the next page.
 fn page(service: Service, params: serde_json::Value) -> Result<(Vec<String>, Option<String>), RpcError> {
     let run = Harness::new(service).request(Op::ListTools, text(params));
     match run.error() {
@@ -146,16 +147,16 @@ fn library() -> Service {
 
 #[test]
 fn resources_are_listed_and_read_by_uri_or_template() {
-    let ask = |op, params| value(&Harness::new(library()).request(op, text(params)).result());
+    let result_of = |op, params| value(&Harness::new(library()).request(op, text(params)).result());
     let listed = json!({"resources": [{"uri": "book://one", "name": "One", "mimeType": "text/plain"}]});
-    assert_eq!(ask(Op::ListResources, json!({})), listed);
+    assert_eq!(result_of(Op::ListResources, json!({})), listed);
     let templates =
         json!({"resourceTemplates": [{"uriTemplate": "book://{shelf}/{title}", "name": "Books", "description": "All of them"}]});
-    assert_eq!(ask(Op::ListResourceTemplates, json!({})), templates);
+    assert_eq!(result_of(Op::ListResourceTemplates, json!({})), templates);
     let one = json!({"contents": [{"uri": "book://one", "mimeType": "text/plain", "text": "once"}]});
-    assert_eq!(ask(Op::ReadResource, json!({"uri": "book://one"})), one);
-    let two = json!({"contents": [{"uri": "book://foo/x", "mimeType": "application/x-shelf", "blob": "Zm9v"}]});
-    assert_eq!(ask(Op::ReadResource, json!({"uri": "book://foo/x"})), two);
+    assert_eq!(result_of(Op::ReadResource, json!({"uri": "book://one"})), one);
+    let by_template = json!({"contents": [{"uri": "book://foo/x", "mimeType": "application/x-shelf", "blob": "Zm9v"}]});
+    assert_eq!(result_of(Op::ReadResource, json!({"uri": "book://foo/x"})), by_template);
 }
 
 #[test]
@@ -230,10 +231,10 @@ fn the_arguments_of_a_typed_prompt_are_listed_and_read_as_fields_of_its_type() {
         {"name": "note", "required": false},
     ]);
     let mut arguments = value(&run.result())["prompts"][0]["arguments"].take();
-    let sorted = |list: &mut serde_json::Value| list.as_array_mut().unwrap().sort_by_key(|argument| argument["name"].to_string());
+    let sort = |list: &mut serde_json::Value| list.as_array_mut().unwrap().sort_by_key(|argument| argument["name"].to_string());
     let mut expected = expected;
-    sorted(&mut expected);
-    sorted(&mut arguments);
+    sort(&mut expected);
+    sort(&mut arguments);
     assert_eq!(arguments, expected);
 
     let prompt_text = |given: &[(&str, &str)]| {
@@ -294,7 +295,7 @@ fn a_service_does_not_declare_a_list_without_items() {
 }
 
 #[test]
-fn every_list_is_typed_and_complete() {
+fn a_peer_gets_all_items_of_each_list_with_their_fields() {
     let prompt =
         |name: &str| Prompt::new(name, async |_: Context, _| Ok(PromptOutput::new([]))).argument("topic", "What about", true);
     let service = library()

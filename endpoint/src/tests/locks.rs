@@ -1,4 +1,4 @@
-//! No code of the user runs under the lock: if it did, these tests would deadlock.
+//! No code of the application runs under the lock: if it did, this test would deadlock.
 
 use core::pin::Pin;
 use core::task::Poll;
@@ -51,7 +51,7 @@ impl Drop for TouchesOnDrop {
     }
 }
 
-/// A client whose methods, and the drop of whose futures, take the endpoint's lock.
+/// A client that takes the endpoint's lock in its methods, and when a future that it has returned is dropped.
 struct Odd;
 
 impl Client for Odd {
@@ -79,10 +79,10 @@ impl Client for Odd {
 }
 
 #[test]
-fn no_waker_and_no_drop_of_the_user_runs_under_the_lock() {
+fn no_waker_and_no_drop_of_the_application_runs_under_the_lock() {
     let executor = Executor::new();
-    let contexts = Arc::new(Mutex::new(None));
-    let inside = Arc::clone(&contexts);
+    let kept = Arc::new(Mutex::new(None));
+    let inside = Arc::clone(&kept);
     let tool = Tool::new("odd", move |context: Context, (): ()| {
         *inside.lock().unwrap() = Some(context.clone());
         async move {
@@ -111,8 +111,8 @@ fn no_waker_and_no_drop_of_the_user_runs_under_the_lock() {
     assert!(poll(ready.as_mut(), &caller, &woken).is_ready());
     callee.log(LogRecord::new(Level::Error, Json::null()));
 
-    // Every kind of waker that a handler can register, each of them several times.
-    let context = contexts.lock().unwrap().take().unwrap();
+    // The wakers of a handler that waits for its cancellation, an alarm and answers. Each is replaced several times.
+    let context = kept.lock().unwrap().take().unwrap();
     let mut cancelled = Box::pin(context.cancelled());
     let mut sleep = Box::pin(context.sleep(ms(50)));
     let mut asks = Box::pin(context.sample(Sample::new("me, too")));

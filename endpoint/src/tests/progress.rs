@@ -82,7 +82,7 @@ fn bad_numbers_never_fail_a_handler_and_are_counted() {
 }
 
 #[test]
-fn parts_of_the_whole_report_one_after_the_other() {
+fn progress_in_subranges_is_reported_as_progress_of_the_whole() {
     let run = run(Tool::new("parts", async |context: Context, (): ()| {
         let download = context.subrange(0.0..0.5);
         let process = context.subrange(0.5..0.9);
@@ -91,7 +91,7 @@ fn parts_of_the_whole_report_one_after_the_other() {
         download.finish();
         process.percent(25.0);
         process.subrange(0.5..1.0).fraction(0.5);
-        // Reports of an earlier part come too late and are left out.
+        // A report of an earlier part is left out, since a greater value was reported before.
         download.fraction(0.9);
         upload.progress(Progress::count(1, 2).with_message("half of it is up"));
         upload.finish();

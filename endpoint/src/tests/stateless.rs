@@ -1,4 +1,4 @@
-//! Callers without a handshake (MCP 2026-07-28), played by the test.
+//! Callers without a handshake (MCP 2026-07-28). In most tests the test itself writes the frames of the caller.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::testing::{Executor, connect};
 use crate::{Client, Context, Endpoint, Resource, ResourceContents, Service, Tool, ToolError};
 
+/// A server without a driver: the test itself passes the frames to it, and polls the frames to send.
 struct Served {
     endpoint: Endpoint,
     executor: Executor,
@@ -35,12 +36,14 @@ impl Served {
         self.frame(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     }
 
+    /// Passes a frame to the server. Returns the frames that come back.
     fn frame(&mut self, frame: &Value) -> Vec<Value> {
         let now = self.executor.now();
         self.endpoint.handle_frame(frame.to_string().into(), now).unwrap();
         self.sent()
     }
 
+    /// Takes the frames in the outbox.
     fn sent(&mut self) -> Vec<Value> {
         while self.endpoint.poll_event().is_some() {}
         self.executor.run_until_stalled();
@@ -55,8 +58,8 @@ fn service() -> Service {
         Ok::<_, ToolError>(format!("{} of {}", context.caller().identity().name, context.caller().protocol()))
     });
     let clock = Resource::new("clock:", "clock", async |_| Ok::<_, ToolError>(ResourceContents::text("12")));
-    let both = |config: &mut Config| config.era = Era::Auto;
-    Service::new(Identity::new("s", "1")).configure(both).tool(greet).resource(clock.subscribable())
+    let both_eras = |config: &mut Config| config.era = Era::Auto;
+    Service::new(Identity::new("s", "1")).configure(both_eras).tool(greet).resource(clock.subscribable())
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn a_tool_serves_a_caller_without_a_handshake_and_sends_only_the_log_records_it_
 }
 
 #[test]
-fn a_subscription_brings_the_changes_that_the_service_announces_until_it_is_cancelled() {
+fn a_subscription_is_notified_of_the_changes_that_it_lists_until_it_is_cancelled() {
     let mut service = service();
     let catalog = service.catalog();
     let mut served = Served::new(service);
@@ -91,8 +94,6 @@ fn a_subscription_brings_the_changes_that_the_service_announces_until_it_is_canc
     assert_eq!(served.endpoint.peer().update("clock:", &Json::null()), 0);
     assert_eq!(served.sent(), [Value::Null; 0]);
 }
-
-// ---- Both ends ----
 
 /// The notices that a client receives.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Subscriptions to a Tesseron app, across the channels of a session. The gateway is played by the test.
+//! Subscriptions to a Tesseron app, across the channels of a session. The test itself writes the frames of the gateway.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use protocol_core::session::TransportEnd;
 struct Channel {
     endpoint: Endpoint,
     executor: Executor,
-    next: u64,
+    /// The id of the last request.
+    last_id: u64,
 }
 
 impl Channel {
@@ -32,7 +33,7 @@ impl Channel {
         let mut config = service.app(&AppId::parse("ledger").unwrap(), app);
         config.limits.in_flight = most;
         let endpoint = Endpoint::serving(Arc::new(service), config, executor.runtime());
-        Self { endpoint, executor, next: 1 }
+        Self { endpoint, executor, last_id: 1 }
     }
 
     /// The first channel of a session.
@@ -67,6 +68,7 @@ impl Channel {
         self.executor.run_until_stalled();
     }
 
+    /// Takes the frames in the outbox.
     fn sent(&mut self) -> Vec<Value> {
         while self.endpoint.poll_event().is_some() {}
         let sent = std::iter::from_fn(|| self.endpoint.poll_transmit());
@@ -74,16 +76,16 @@ impl Channel {
     }
 
     /// Makes a request, and returns the answer.
-    fn ask(&mut self, method: &str, params: Value) -> Value {
-        self.next += 1;
-        self.receive(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
+    fn exchange(&mut self, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        self.receive(&json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}));
         let mut sent = self.sent();
-        assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!(self.next)), "{sent:?}");
+        assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!(self.last_id)), "{sent:?}");
         sent.remove(0)
     }
 
     fn subscribe(&mut self, resource: &str, name: &str) -> Value {
-        self.ask("resources/subscribe", json!({"name": resource, "subscriptionId": name}))
+        self.exchange("resources/subscribe", json!({"name": resource, "subscriptionId": name}))
     }
 
     fn subscribed(mut self, resource: &str, name: &str) -> Self {
@@ -103,6 +105,7 @@ impl Channel {
         sent.iter().map(name).collect()
     }
 
+    /// Loses the channel.
     fn lose(&mut self) {
         self.endpoint.handle_end(TransportEnd::Failed, self.executor.now());
         self.sent();
@@ -119,7 +122,7 @@ fn subscriptions_survive_any_number_of_resumes() {
         assert_eq!(channel.update("balance"), ["inv_1"]);
         assert_eq!(channel.update("rate"), ["inv_2"]);
     }
-    assert_eq!(channel.ask("resources/unsubscribe", json!({"subscriptionId": "inv_1"}))["result"], Value::Null);
+    assert_eq!(channel.exchange("resources/unsubscribe", json!({"subscriptionId": "inv_1"}))["result"], Value::Null);
     assert_eq!(channel.update("balance"), [""; 0]);
     channel.lose();
     assert_eq!(Channel::after(&channel).update("balance"), [""; 0], "a subscription that was removed is not carried over");
