@@ -51,6 +51,7 @@ impl Process {
         self.request_as(id, method, params, &all, Extensions::new())
     }
 
+    /// Sends a request of a client that declares the capabilities `declares`, with the values that the transport attaches to its frame.
     fn request_as(&mut self, id: u64, method: &str, params: &Value, declares: &Value, extensions: Extensions) -> Vec<Value> {
         let mut params = params.clone();
         let meta = json!({
@@ -66,6 +67,7 @@ impl Process {
         self.sent()
     }
 
+    /// Takes the frames in the outbox.
     fn sent(&mut self) -> Vec<Value> {
         while self.endpoint.poll_event().is_some() {}
         self.executor.run_until_stalled();
@@ -205,7 +207,7 @@ impl Client for Absent {
 }
 
 #[test]
-fn a_caller_keeps_a_call_that_waits_for_its_user_and_another_process_goes_on_with_it() {
+fn a_call_that_waits_for_its_user_is_continued_by_another_client_and_another_server() {
     let (runs, charges) = (Arc::default(), Arc::default());
     let service = || plain(survey(&runs, &charges)).seal_keys(keys());
     let client = |client: Arc<dyn Client>, executor: &Executor| {
@@ -232,7 +234,7 @@ fn a_caller_keeps_a_call_that_waits_for_its_user_and_another_process_goes_on_wit
     let outcome = executor.block_on(call).unwrap();
     assert_eq!(outcome.tool_as::<String>().unwrap(), SURVEYED);
     assert_eq!(charges.load(Ordering::Relaxed), 1);
-    // A client with a handshake has no such call.
+    // A client with a handshake cannot continue it.
     let Process { endpoint: server, executor } = Process::new(service());
     let legacy = Endpoint::client(Arc::new(Agreeable), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
     let peer = legacy.peer();
@@ -262,6 +264,7 @@ async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     (one.unwrap(), other.unwrap())
 }
 
+/// The result of [`survey`] for a caller that answers as [`agree`] does.
 const SURVEYED: &str = r#"{"name":"Ada"}, 41, answer to why?, [{"uri":"file:///home"}]"#;
 
 fn keys() -> SealKeys {
@@ -273,7 +276,7 @@ fn plain(tool: Tool) -> Service {
 }
 
 #[test]
-fn one_handler_gives_the_same_result_in_every_era_and_over_any_process() {
+fn one_handler_gives_the_same_result_in_every_era_and_over_several_processes() {
     let (runs, charges) = (Arc::default(), Arc::default());
     let service = || plain(survey(&runs, &charges)).seal_keys(keys());
     let params = json!({"name": "survey", "arguments": {}});
@@ -314,7 +317,7 @@ fn call_over_waiting(mut next: impl FnMut(usize) -> Process, params: &Value) -> 
 }
 
 #[test]
-fn prompts_ask_their_callers_too() {
+fn a_prompt_can_make_an_input_request() {
     let prompt = Prompt::new("p", async |context: Context, _| {
         let sampled = context.sample(Sample::new("which?")).await?;
         Ok(PromptOutput::new([PromptMessage::user(sampled.text)]))
@@ -343,7 +346,7 @@ fn open_input_requests_are_sent_in_one_round_and_unanswered_requests_again() {
     let frames = process.request(2, "tools/call", &half);
     let asked: Vec<_> = response(&frames)["result"]["inputRequests"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(asked, ["other"], "the first answer stands in the log");
-    // Names that nobody asked for are ignored.
+    // An answer with the name of no input request is ignored.
     let mut whole = retry(&params, &frames, agree);
     whole["inputResponses"]["stranger"] = json!(7);
     let frames = process.request(3, "tools/call", &whole);
@@ -363,10 +366,10 @@ fn progress_and_log_records_of_an_earlier_run_are_not_sent_again() {
     let mut process = Process::new(plain(tool));
     let params = json!({"name": "t"});
     let shown = |frames: &[Value]| -> Vec<Value> {
-        let what = |frame: &Value| {
+        let content = |frame: &Value| {
             if frame["params"]["data"].is_null() { frame["params"]["progress"].clone() } else { frame["params"]["data"].clone() }
         };
-        frames[..frames.len() - 1].iter().map(what).collect()
+        frames[..frames.len() - 1].iter().map(content).collect()
     };
     let frames = process.request(1, "tools/call", &params);
     assert_eq!(shown(&frames), [json!(1), json!("begins")]);
@@ -374,7 +377,7 @@ fn progress_and_log_records_of_an_earlier_run_are_not_sent_again() {
     assert_eq!(shown(&frames), [json!(2), json!("ends")]);
 }
 
-/// The handler of a retry is cut short before it has come to its checkpoints again.
+/// In the last retry, a handler that runs again is cut short before it comes to its second checkpoint again.
 #[test]
 fn the_last_checkpoint_before_a_round_is_sent_if_a_retry_is_cut_short() {
     let tool = |text: &str| {
@@ -394,7 +397,7 @@ fn the_last_checkpoint_before_a_round_is_sent_if_a_retry_is_cut_short() {
         .deadline(Duration::from_secs(3))
     };
     let params = json!({"name": "t"});
-    // A checkpoint that does not fit into the state is left out. Then the handler's own checkpoints count again.
+    // A checkpoint that does not fit into the state is left out of it. Then the last checkpoint of the current run is sent.
     for (text, frozen_handlers, expected) in [("x", 0, 2), ("x", 8, 2), (&*"x".repeat(13_000), 0, 1), (&*"x".repeat(20_000), 0, 1)]
     {
         let mut process = Process::keeping(plain(tool(text)), frozen_handlers);
@@ -500,7 +503,7 @@ fn an_answer_of_a_wrong_shape_is_asked_for_once_more_and_then_refused() {
 }
 
 #[test]
-fn a_decline_is_an_answer_and_is_not_asked_again() {
+fn a_declined_input_request_is_not_made_again() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         let agreed = context.confirm("Delete?").await;
         let sure = context.confirm("Sure?").await;
@@ -605,7 +608,7 @@ fn a_missing_capability_is_named_before_wrong_arguments_are() {
 }
 
 #[test]
-fn the_sampling_depth_of_the_first_request_binds_its_retries() {
+fn the_sampling_depth_of_the_first_request_holds_for_its_retries() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         context.sample(Sample::new("first")).await?;
         let second = context.sample(Sample::new("second")).await;
@@ -687,7 +690,7 @@ fn a_state_of_another_request_caller_service_or_version_is_refused_and_nothing_r
     refused(&mut Process::new(service("s", "2")), &good, alice());
     refused(&mut Process::new(service("s", "1").seal_keys(SealKeys::new([8; 32]))), &good, alice());
     assert_eq!(runs.load(Ordering::Relaxed), 0);
-    // The order of members and white space do not matter, and an older key opens.
+    // The order of members does not matter, and an older key opens the state.
     let reordered = with(&|params| params["arguments"] = json!({"a": 2, "x": 1}));
     let rotated = service("s", "1").seal_keys(SealKeys::new([8; 32]).also_opens([7; 32]));
     let frames = Process::new(rotated).request_as(3, "tools/call", &reordered, &all, alice());
@@ -790,8 +793,8 @@ fn a_kept_answer_is_not_the_answer_to_an_input_request_that_needs_the_whole() {
     let tool = Tool::new("t", move |context: Context, (): ()| {
         let runs = Arc::clone(&runs);
         async move {
-            let first = runs.fetch_add(1, Ordering::Relaxed) < 2;
-            if first {
+            let keeps = runs.fetch_add(1, Ordering::Relaxed) < 2;
+            if keeps {
                 context.sample(Sample::new("a")).keep(|sampled| sampled.text.len()).await?;
                 context.sample(Sample::new("b")).await?;
             }
@@ -834,7 +837,7 @@ fn an_effect_that_failed_is_not_run_again_and_fails_in_the_same_way() {
 }
 
 #[test]
-fn a_key_of_an_effect_differs_for_each_call_but_a_sealed_key_survives_a_repeated_first_request() {
+fn the_key_of_an_effect_differs_for_each_call_but_repetitions_of_a_retry_have_the_same_sealed_key() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
     let tool = Tool::new("t", move |context: Context, sealed: BTreeMap<String, bool>| {
@@ -854,9 +857,9 @@ fn a_key_of_an_effect_differs_for_each_call_but_a_sealed_key_survives_a_repeated
     });
     let service = || plain(tool.clone()).seal_keys(keys());
     let mut process = Process::new(service());
-    let plainly = json!({"name": "t", "arguments": {}});
-    process.request(1, "tools/call", &plainly);
-    process.request(2, "tools/call", &plainly);
+    let unsealed = json!({"name": "t", "arguments": {}});
+    process.request(1, "tools/call", &unsealed);
+    process.request(2, "tools/call", &unsealed);
     let keys = std::mem::take(&mut *seen.lock().unwrap());
     assert!(keys.len() == 2 && keys[0] != keys[1], "a repeated first request is another call: {keys:?}");
     let sealed = json!({"name": "t", "arguments": {"sealed": true}});
@@ -872,7 +875,7 @@ fn a_key_of_an_effect_differs_for_each_call_but_a_sealed_key_survives_a_repeated
 }
 
 #[test]
-fn an_effect_can_neither_ask_nor_run_another_effect() {
+fn an_effect_can_neither_make_an_input_request_nor_run_another_effect() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         let asked: Result<(), _> =
             context.once("a", async |_| context.sample(Sample::new("?")).await.map(drop).map_err(Into::into)).await;
@@ -966,7 +969,7 @@ fn agree_as_client(ask: &Ask) -> Answer {
 }
 
 #[test]
-fn every_round_of_a_handler_ends_in_the_same_way_wherever_it_is_served() {
+fn every_round_accepts_a_handler_with_the_same_result_in_every_way() {
     let (runs, charges) = (Arc::default(), Arc::default());
     let rounds = every_round(|| plain(survey(&runs, &charges)), "survey", &Json::empty_object(), agree_as_client);
     assert_eq!(rounds.rounds, 3);

@@ -6,7 +6,7 @@ use protocol_core::drive::Machine as _;
 use super::*;
 
 impl Process {
-    /// The number of frozen handlers, of those that were frozen so far, and of those that have thawed.
+    /// The numbers of handlers that are frozen now, that were frozen so far, and that have thawed so far.
     fn frozen(&self) -> (usize, u64, u64) {
         self.endpoint.shared().with_state(|state| (state.frozen.len(), state.counters.frozen, state.counters.thawed))
     }
@@ -32,7 +32,7 @@ impl Life {
     }
 }
 
-/// Counts a handler as cut if it is dropped before its end. It may be dropped only while it waits for its retry.
+/// Counts a handler as cut if it is dropped before its end. The handler may be dropped only while it waits for its retry.
 struct Guard(Option<(Life, Context)>);
 
 impl Drop for Guard {
@@ -67,7 +67,7 @@ fn text(frames: &[Value]) -> &str {
 }
 
 #[test]
-fn a_frozen_handler_goes_on_with_its_retry_and_its_call_counts_as_none_between_two_rounds() {
+fn a_frozen_handler_goes_on_with_its_retry_and_no_call_is_served_between_two_rounds() {
     let life = Life::default();
     let mut process = Process::keeping(plain(asks_twice(&life)), 8);
     let params = json!({"name": "t"});
@@ -94,7 +94,7 @@ fn a_build_with_debug_assertions_keeps_no_handler_unless_it_is_configured() {
     assert_eq!((process.frozen(), life.seen()), ((0, 0, 0), (2, 2)));
 }
 
-/// As over HTTP, where each stateless request comes on a lane of its own.
+/// Over HTTP, each stateless request comes on a lane of its own.
 #[test]
 fn a_handler_of_a_request_that_came_on_another_lane_than_the_channel_is_not_kept() {
     let life = Life::default();
@@ -154,8 +154,8 @@ fn only_the_exact_state_for_the_same_principal_and_arguments_thaws_a_handler() {
     changed["arguments"] = json!({"x": 1});
     process.refuses(&changed, alice());
     assert_eq!((process.frozen(), life.seen()), ((1, 1, 0), (1, 0)));
-    // A state of another call of the same tool, made by another process, runs that call again. The first call of that
-    // process is not used: it has the same random bytes as the call above, and so the same state.
+    // A state of another call of the same tool, sealed by another process, runs the handler of that call again. The first call of the
+    // other process is not used: it has the same random bytes as the call above, and so the same state.
     let mut elsewhere = Process::new(service());
     let [_, frames] = [1, 2].map(|id| elsewhere.request_as(id, "tools/call", &params, &all, alice()));
     assert_eq!(life.seen(), (3, 2));
@@ -188,9 +188,9 @@ fn the_oldest_frozen_handler_makes_room_for_one_more() {
     let params = json!({"name": "t"});
     let rounds: Vec<_> = (1..=3).map(|id| process.request(id, "tools/call", &params)).collect();
     assert_eq!((process.frozen().0, life.seen()), (2, (3, 1)));
-    for (turn, frames) in (0_u64..).zip(&rounds) {
-        let frames = process.request(10 + turn, "tools/call", &retry(&params, frames, agree));
-        let frames = process.request(20 + turn, "tools/call", &retry(&params, &frames, agree));
+    for (number, frames) in (0_u64..).zip(&rounds) {
+        let frames = process.request(10 + number, "tools/call", &retry(&params, frames, agree));
+        let frames = process.request(20 + number, "tools/call", &retry(&params, &frames, agree));
         assert_eq!(text(&frames), BOTH);
     }
     // The handler of the first call ran again. When it was frozen, the handler of the second call was dropped to make room.
@@ -247,7 +247,7 @@ fn a_handler_whose_round_cannot_be_sent_is_dropped_and_not_frozen() {
     assert_eq!(*noted.lock().unwrap(), [false], "its end is the end of the call");
 }
 
-/// The facts about its caller that a handler gets.
+/// The data of its request that a handler reads from its context, as text.
 fn seen(context: &Context) -> String {
     let caller: &Caller = context.caller();
     let meta: Value = caller.meta().map(|meta| serde_json::from_str(meta.as_str()).unwrap()).unwrap_or_default();
@@ -265,7 +265,7 @@ fn after_a_thaw_the_handler_and_all_clones_of_its_context_are_bound_to_the_retry
         let (spawner, noted) = (spawner.clone(), Arc::clone(&notes));
         async move {
             let (before, watcher, part) = (seen(&context), context.clone(), context.subrange(0.5..1.0));
-            // A task that waits for the cancellation since before the round.
+            // A task that begins to wait for the cancellation before the round.
             let watched = Arc::clone(&noted);
             spawner.spawn(async move {
                 let why = watcher.cancelled().await;
@@ -488,19 +488,19 @@ fn a_call_goes_on_in_another_process_after_any_number_of_rounds_of_a_frozen_hand
 fn no_path_of_a_frozen_handler_gets_the_answer_to_another_input_request() {
     for seed in 0..200_u64 {
         let bits = Arc::new(Mutex::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1));
-        let next = move || {
+        let random = move || {
             let mut bits = bits.lock().unwrap();
             *bits ^= *bits << 13;
             *bits ^= *bits >> 7;
             *bits ^= *bits << 17;
             *bits
         };
-        let path = next.clone();
+        let random_in_tool = random.clone();
         let tool = Tool::new("t", move |context: Context, (): ()| {
-            let next = path.clone();
+            let random = random_in_tool.clone();
             async move {
                 for step in 0..4 {
-                    let prompts = [format!("step {step} branch {}", next() % 3), format!("other {}", next() % 3)];
+                    let prompts = [format!("step {step} branch {}", random() % 3), format!("other {}", random() % 3)];
                     let asks = (context.sample(Sample::new(prompts[0].clone())), context.sample(Sample::new(prompts[1].clone())));
                     let (one, other) = join(asks.0, asks.1).await;
                     assert_eq!([one?.text, other?.text], prompts.map(|prompt| format!("answer to {prompt}")), "seed {seed}");
@@ -514,7 +514,7 @@ fn no_path_of_a_frozen_handler_gets_the_answer_to_another_input_request() {
         let mut sent = params.clone();
         let mut rounds = 0;
         let frames = loop {
-            let frames = processes[(next() % 4 == 0) as usize].request(rounds + 1, "tools/call", &sent);
+            let frames = processes[(random() % 4 == 0) as usize].request(rounds + 1, "tools/call", &sent);
             if !is_round(&frames) {
                 break frames;
             }

@@ -1,4 +1,4 @@
-//! Callers that send the states of other calls, or text that is no state; and handlers that act just before the end of a round.
+//! Callers that send the states of other calls, or text that is no state. Below them are regression tests of rounds and of effects.
 
 use protocol_core::drive::Machine as _;
 
@@ -107,10 +107,10 @@ fn any_text_but_a_state_of_the_request_is_refused_with_one_message_and_nothing_r
         }
     }
     let mut random = Random::new();
-    for turn in 0..1500 {
+    for attempt in 0..1500 {
         let (place, caller, params) = &known[random.below(known.len())];
         let (state, other) = (text(params), text(&known[random.below(known.len())].2));
-        let changed = if turn % 3 == 0 { invented(&mut random, &state) } else { mutated(&mut random, &state, &other) };
+        let changed = if attempt % 3 == 0 { invented(&mut random, &state) } else { mutated(&mut random, &state, &other) };
         if known.iter().any(|(_, _, params)| text(params) == changed) {
             continue;
         }
@@ -126,7 +126,7 @@ fn any_text_but_a_state_of_the_request_is_refused_with_one_message_and_nothing_r
     assert_eq!(processes.map(|process| process.serves()), [0, 0]);
 }
 
-/// A tool with two input requests and an effect between them. It notes the key of the effect.
+/// A tool with two input requests and an effect between them. It adds the key of the effect to `noted`.
 fn charges(noted: &Arc<Mutex<Vec<String>>>) -> Tool {
     let noted = Arc::clone(noted);
     Tool::new("t", move |context: Context, (): ()| {
@@ -155,7 +155,7 @@ fn a_state_that_records_an_effect_never_runs_it_again() {
     let states: std::collections::BTreeSet<_> =
         first.iter().map(|frames| response(frames)["result"]["requestState"].to_string()).collect();
     assert_eq!((states.len(), count()), (5, 0));
-    // The state from before the effect is sent three times, the second and third time at once.
+    // The state from before the effect is sent three times, the second and the third time together.
     let before = retry(&params, &first[0], agree);
     let second = process.request(10, "tools/call", &before);
     assert_eq!(count(), 1);
@@ -171,14 +171,14 @@ fn a_state_that_records_an_effect_never_runs_it_again() {
     for id in [11, 12] {
         process.endpoint.handle_frame(frame(id, &before).into(), now).unwrap();
     }
-    // The run for the second of them takes over the effect of the first.
+    // The two requests that were sent together run the effect once.
     assert_eq!(process.sent().len(), 2);
     let keys = noted.lock().unwrap().clone();
     assert!(
         keys.len() == 2 && keys.iter().all(|key| *key == keys[0]),
         "an older state runs it again, with the key of the call: {keys:?}"
     );
-    // The state from after the effect is sent twice at once, and again after the call has succeeded.
+    // The state from after the effect is sent twice together, and once more after the call has succeeded.
     let after = retry(&params, &second, agree);
     for id in [13, 14] {
         process.endpoint.handle_frame(frame(id, &after).into(), now).unwrap();
@@ -390,8 +390,8 @@ fn a_round_without_input_requests_is_sent_for_an_effect_in_another_task() {
 /// would have treated the second charge as a repetition of the first.
 #[test]
 fn without_random_bytes_an_effect_is_refused_and_has_no_key() {
-    struct Blank(Arc<dyn engine::Runtime>);
-    impl engine::Runtime for Blank {
+    struct WithoutRandom(Arc<dyn engine::Runtime>);
+    impl engine::Runtime for WithoutRandom {
         fn now(&self) -> protocol_core::Instant {
             self.0.now()
         }
@@ -405,7 +405,7 @@ fn without_random_bytes_an_effect_is_refused_and_has_no_key() {
     let tool = Tool::new("t", async |context: Context, (): ()| context.once("charge", async |key| Ok(key.to_string())).await);
     let executor = Executor::new();
     let service = plain(tool).configure(|config: &mut Config| config.era = Era::Auto);
-    let endpoint = Endpoint::server(Arc::new(service), Arc::new(Blank(executor.runtime())));
+    let endpoint = Endpoint::server(Arc::new(service), Arc::new(WithoutRandom(executor.runtime())));
     let frames = Process { endpoint, executor }.request(1, "tools/call", &json!({"name": "t"}));
     assert_eq!(response(&frames)["result"]["isError"], true, "{frames:?}");
     assert!(response(&frames).to_string().contains("random bytes"), "{frames:?}");

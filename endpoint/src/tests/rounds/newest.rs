@@ -1,17 +1,22 @@
-//! Callers that present a state again while a run of the call is under way, or after a newer state was sealed.
+//! Callers that present a state again while a run of the call is under way, or after a newer state was sealed. A *run* is the execution of
+//! a handler for one request of the call.
 
 use super::*;
 
-/// The effects of a handler: how many have begun, with which keys, and how many were under way at the same time.
+/// Counts the runs of a handler and of its effect.
 #[derive(Clone, Default)]
 struct Effects {
+    /// The key of each run of the effect.
     keys: Arc<Mutex<Vec<String>>>,
     under_way: Arc<AtomicUsize>,
+    /// The maximum of `under_way` so far.
     most: Arc<AtomicUsize>,
+    /// The number of runs of the handler.
     runs: Arc<AtomicUsize>,
 }
 
 impl Effects {
+    /// The number of runs of the handler and of the effect, and the maximum number of effects under way at the same time.
     fn seen(&self) -> (usize, usize, usize) {
         (self.runs.load(Ordering::Relaxed), self.keys.lock().unwrap().len(), self.most.load(Ordering::Relaxed))
     }
@@ -50,7 +55,7 @@ impl Process {
     }
 }
 
-/// The responses among `frames`, by their ids: the code of an error, or 0.
+/// The id of each response among `frames`, with the code of its error, or 0.
 fn ends(frames: &[Value]) -> Vec<(u64, i64)> {
     let responses = frames.iter().filter_map(|frame| Some((frame["id"].as_u64()?, frame["error"]["code"].as_i64().unwrap_or(0))));
     responses.collect()

@@ -37,8 +37,8 @@ struct Seen {
     faults: Vec<String>,
 }
 
-/// A handler of call `n`: it asks, pays, asks twice at once, pays with a sealed key, and asks once more, keeping only the length of the
-/// answer. Every prompt names the call.
+/// A tool for call `n`: its handler makes an input request, runs an effect, makes two input requests at once, runs an effect with a sealed
+/// key, and makes one more input request, of whose answer it keeps only the length. Every prompt names the call.
 fn script(process: usize, seen: &Arc<Mutex<Seen>>) -> Tool {
     let seen = Arc::clone(seen);
     Tool::new("t", move |context: Context, given: BTreeMap<String, u64>| {
@@ -159,7 +159,7 @@ impl World {
             None => service,
         };
         let process = Process::keeping(service, self.limit);
-        // The executors of all processes draw the same numbers, so each begins elsewhere.
+        // The executors of all processes give the same random bytes, so each process first skips another number of them.
         let drawn = self.made.replace(self.made.get() + 1) * 10_000;
         process.executor.runtime().fill_random(&mut vec![0; 8 * drawn]).unwrap();
         process
@@ -173,6 +173,7 @@ impl World {
         self.take(frames);
     }
 
+    /// Records the responses and the rounds among `frames`.
     fn take(&mut self, frames: Vec<Value>) {
         for frame in frames {
             let Some(id) = frame["id"].as_u64() else { continue };
@@ -199,6 +200,7 @@ impl World {
         }
     }
 
+    /// Sends a random request, cancels a request, restarts a process, or lets time pass.
     fn step(&mut self) {
         let place = self.dice.roll(2) as usize;
         let params = |call: u64| json!({"name": "t", "arguments": {"n": call}});
@@ -208,7 +210,7 @@ impl World {
                 self.send(place, call, &params(call), "alice", false);
             }
             2..13 if !self.rounds.is_empty() => {
-                // Mostly a new state.
+                // Mostly one of the newest states.
                 let back = self.dice.roll(6).saturating_sub(3).min(self.rounds.len() as u64 - 1) as usize;
                 let at = self.rounds.len() - 1 - back;
                 let (call, round) = self.rounds[at].clone();
@@ -262,8 +264,8 @@ impl World {
         }
     }
 
-    /// Checks everything once all handlers have ended. Returns the number of results, of handlers that thawed, and of effects without a
-    /// store of a careful caller.
+    /// Waits for the end of all handlers, and then checks everything. Returns the number of results, of handlers that thawed, and of
+    /// effects of a careful caller without a store.
     fn check(mut self) -> (usize, u64, usize) {
         self.seconds(130);
         let mut results = 0;

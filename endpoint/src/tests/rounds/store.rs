@@ -29,7 +29,7 @@ impl OnceStore for Store {
     }
 }
 
-/// A tool that charges for 3 s, with or without a sealed key, and then asks. `charges` counts the charges.
+/// A tool with an effect of 3 s, the charge, with or without a sealed key, and then an input request. `charges` counts the charges.
 fn charges(charges: &Arc<AtomicUsize>) -> Tool {
     let charges = Arc::clone(charges);
     Tool::new("t", move |context: Context, given: BTreeMap<String, bool>| {
@@ -60,7 +60,7 @@ fn key_in_meta(context: &Context) -> Option<String> {
     context.meta()?.member("example.org/call")?.decode().ok()
 }
 
-/// Sends a request, marked with a key if it has one.
+/// Sends a request, with `key` in its metadata if there is one.
 fn send(process: &mut Process, id: u64, params: &Value, key: Option<&str>) -> Vec<Value> {
     send_with(process, id, params, key, Extensions::new())
 }
@@ -86,7 +86,7 @@ fn sharing(charged: &Arc<AtomicUsize>, store: &Arc<Store>) -> Service {
     plain(charges(charged)).once_store(Arc::clone(store) as Arc<dyn OnceStore>).seal_keys(keys())
 }
 
-/// The retry of a first request, with the sealed key of its effect.
+/// Makes a first request, and returns its retry, whose state contains the sealed key of the effect.
 fn sealed(service: Service, params: &Value) -> Value {
     retry(params, &send(&mut Process::new(service), 1, params, None), agree)
 }
@@ -101,7 +101,7 @@ fn text(frame: &Value) -> &str {
 }
 
 #[test]
-fn of_five_equal_first_requests_at_once_one_runs_the_effect_and_all_get_its_outcome() {
+fn of_five_equal_first_requests_with_a_key_of_the_caller_one_runs_the_effect_and_all_get_its_outcome() {
     for key in [Some("order 7"), None] {
         let (charged, store) = (Arc::default(), Arc::new(Store::default()));
         let service = plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).call_key(key_in_meta);
@@ -128,15 +128,15 @@ fn of_five_equal_first_requests_at_once_one_runs_the_effect_and_all_get_its_outc
 fn requests_with_another_key_with_other_arguments_or_of_another_principal_are_different_calls() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
     let mut process = Process::new(plain(charges(&charged)).once_store(store).call_key(key_in_meta));
-    let (plainly, other) = (json!({"name": "t", "arguments": {}}), json!({"name": "t", "arguments": {"x": true}}));
+    let (params, other) = (json!({"name": "t", "arguments": {}}), json!({"name": "t", "arguments": {"x": true}}));
     let by = |name: &str| Extensions::new().with(Principal::new(name));
-    send_with(&mut process, 1, &plainly, Some("order 7"), by("alice"));
+    send_with(&mut process, 1, &params, Some("order 7"), by("alice"));
     send_with(&mut process, 2, &other, Some("order 7"), by("alice"));
-    send_with(&mut process, 3, &plainly, Some("order 8"), by("alice"));
-    send_with(&mut process, 4, &plainly, Some("order 7"), by("bob"));
-    send(&mut process, 5, &plainly, Some("order 7"));
+    send_with(&mut process, 3, &params, Some("order 8"), by("alice"));
+    send_with(&mut process, 4, &params, Some("order 7"), by("bob"));
+    send(&mut process, 5, &params, Some("order 7"));
     assert_eq!((wait(&mut process, 5).len(), charged.load(Ordering::Relaxed)), (5, 5));
-    assert!(is_round(&send_with(&mut process, 6, &plainly, Some("order 7"), by("bob"))));
+    assert!(is_round(&send_with(&mut process, 6, &params, Some("order 7"), by("bob"))));
     assert_eq!(charged.load(Ordering::Relaxed), 5, "a repetition is the same call");
 }
 
@@ -181,7 +181,7 @@ fn a_claim_without_an_outcome_is_unknown_after_its_lease_and_the_effect_never_ru
     assert_eq!(wait(&mut other, 58), [Value::Null; 0], "it waits");
     let frames = wait(&mut other, 4);
     assert_eq!(text(response(&send(&mut other, 4, &retry(&params, &frames, agree), None))), UNKNOWN);
-    // A process that is asked later does not wait.
+    // A process that gets the request after the lease does not wait.
     let mut late = Process::new(service());
     late.executor.run_for(Duration::from_secs(60));
     let frames = send(&mut late, 5, &sealed, None);
