@@ -67,7 +67,7 @@ impl TextShape {
     /// Returns `true` if `field` allows strings, or does not name a type.
     fn takes_text(&self, field: &Value, depth: u8) -> bool {
         if let Some(pointer) = field.get("$ref").and_then(Value::as_str).and_then(|pointer| pointer.strip_prefix('#')) {
-            // A definition that needs more references than that refers to itself. Its values are nested, so they are not strings.
+            // A definition that needs more references is taken to contain itself. Its values are nested, so they are not strings.
             let Some(depth) = depth.checked_sub(1) else { return false };
             return self.schema.pointer(pointer).is_none_or(|of| self.takes_text(of, depth));
         }

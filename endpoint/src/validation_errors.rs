@@ -4,7 +4,7 @@ use core::fmt::{Display, Write};
 
 /// The maximum number of errors that are named; the others are only counted.
 const MAX_NAMED: usize = 5;
-/// The maximum number of characters of one error. An error contains the value, so it can be long.
+/// The maximum number of characters of the text of one error, without its pointer. The text contains the value, so it can be long.
 const MAX_CHARACTERS: usize = 240;
 
 /// Collects validation errors.
@@ -46,6 +46,7 @@ impl ValidationErrors {
     }
 }
 
+/// Appends `text`, shortened to [`MAX_CHARACTERS`] and an ellipsis if it is longer.
 fn push_cut(out: &mut String, text: &str) {
     match text.char_indices().nth(MAX_CHARACTERS) {
         None => out.push_str(text),

@@ -1,4 +1,5 @@
-//! The checks of arguments and answers against their schemas, with and without the feature `validate`.
+//! The checks of arguments and answers against their schemas, with and without the feature `validate`. The *validator* is the crate
+//! `jsonschema`, which this feature adds. The *plain check* is that of `check_plain.rs`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,7 +62,7 @@ fn bad_input_is_named_alike_with_and_without_the_validator() {
 }
 
 #[test]
-fn bad_alternatives_are_refused_and_good_ones_read() {
+fn a_value_that_fits_one_of_several_alternatives_is_read_and_any_other_is_refused() {
     let with = |name: &str, value: Value| {
         let run = harness(job()).call_tool("job", text(json!({"name": "a", name: value})));
         (run.is_tool_error(), run.text())
@@ -150,7 +151,7 @@ fn a_type_that_is_defined_only_by_itself_accepts_no_value() {
 }
 
 #[test]
-fn deep_values_of_recursive_types_are_checked_in_a_moment() {
+fn deep_values_of_recursive_types_are_checked_quickly() {
     #[derive(Deserialize, Serialize, JsonSchema)]
     #[serde(tag = "kind")]
     enum Term {
@@ -202,7 +203,7 @@ fn a_value_whose_alternatives_take_too_long_to_check_is_refused_unless_another_o
     let below = |kind: &str| json!({"properties": {"of": {"$ref": "#/$defs/slow"}, "end": {"type": kind}}});
     let both = json!({"allOf": [{"anyOf": [below("null"), below("string")]}, {"anyOf": [below("string"), below("null")]}]});
     let deep = |end: Value| (0..60).fold(json!({"end": end}), |of, _| json!({"of": of}));
-    let said = |schema: Value, value: &Value| {
+    let check = |schema: Value, value: &Value| {
         let mut schema = schema;
         schema["$defs"] = json!({"slow": both, "loop": {"$ref": "#/$defs/loop"}});
         let checker = Checker::new(schema);
@@ -211,19 +212,19 @@ fn a_value_whose_alternatives_take_too_long_to_check_is_refused_unless_another_o
     };
     let (long, slow, endless) = (deep(json!(1)), json!({"$ref": "#/$defs/slow"}), json!({"$ref": "#/$defs/loop"}));
     let too_long = || Err(String::from("takes too long to check"));
-    assert_eq!(said(slow.clone(), &long).map_err(|why| why.contains("takes too long")), Err(true));
-    assert_eq!(said(json!({"oneOf": [{"type": "object"}, slow]}), &long), too_long(), "perhaps both");
-    assert_eq!(said(json!({"oneOf": [{"type": "null"}, slow]}), &long), too_long(), "perhaps none");
-    assert_eq!(said(json!({"oneOf": [{"type": "null"}, {"oneOf": [true, slow]}]}), &long), too_long(), "the same one level below");
-    assert_eq!(said(json!({"anyOf": [{"type": "null"}, slow, {"type": "string"}]}), &long), too_long(), "perhaps none");
-    assert_eq!(said(json!({"anyOf": [{"type": "object"}, slow]}), &long), Ok(()), "one is enough");
-    assert_eq!(said(json!({"anyOf": [slow, true]}), &long), Ok(()), "one is enough");
-    let several = said(json!({"oneOf": [{"type": "object"}, true, slow]}), &long).unwrap_err();
+    assert_eq!(check(slow.clone(), &long).map_err(|why| why.contains("takes too long")), Err(true));
+    assert_eq!(check(json!({"oneOf": [{"type": "object"}, slow]}), &long), too_long(), "perhaps both");
+    assert_eq!(check(json!({"oneOf": [{"type": "null"}, slow]}), &long), too_long(), "perhaps none");
+    assert_eq!(check(json!({"oneOf": [{"type": "null"}, {"oneOf": [true, slow]}]}), &long), too_long(), "the same one level below");
+    assert_eq!(check(json!({"anyOf": [{"type": "null"}, slow, {"type": "string"}]}), &long), too_long(), "perhaps none");
+    assert_eq!(check(json!({"anyOf": [{"type": "object"}, slow]}), &long), Ok(()), "one is enough");
+    assert_eq!(check(json!({"anyOf": [slow, true]}), &long), Ok(()), "one is enough");
+    let several = check(json!({"oneOf": [{"type": "object"}, true, slow]}), &long).unwrap_err();
     assert!(several.contains("valid under more than one of"), "{several}");
     // The limit of the depth concerns only the alternative that reaches it.
     let too_deep = Err(String::from("is nested too deep"));
-    assert_eq!(said(json!({"oneOf": [true, endless]}), &json!(1)), too_deep);
-    assert_eq!(said(json!({"anyOf": [endless, {"oneOf": [{"type": "integer"}, {"type": "null"}]}]}), &json!(1)), Ok(()));
+    assert_eq!(check(json!({"oneOf": [true, endless]}), &json!(1)), too_deep);
+    assert_eq!(check(json!({"anyOf": [endless, {"oneOf": [{"type": "integer"}, {"type": "null"}]}]}), &json!(1)), Ok(()));
 }
 
 /// Detects a mutation that other tests missed. The mutated code refused both values, but with the wrong error text.
@@ -419,7 +420,8 @@ mod without_the_validator {
     use crate::tests::{run, service};
     use crate::{AskFailed, Prompt, PromptOutput};
 
-    const SAID: &str =
+    /// The error at the registration of a tool or a prompt with the arguments [`Named`].
+    const UNCHECKED: &str =
         "arguments of `resize`: /properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
 
     fn named() -> Tool {
@@ -430,7 +432,7 @@ mod without_the_validator {
     fn a_tool_with_a_keyword_that_cannot_be_checked_is_refused() {
         let unchecked = service().try_tool(named()).unwrap_err();
         assert_eq!((&*unchecked.name, &*unchecked.rule), ("resize", "/properties/name/pattern"));
-        assert_eq!(unchecked.to_string(), SAID);
+        assert_eq!(unchecked.to_string(), UNCHECKED);
         let set = Tool::blocking("set", |_: Context, given: BTreeSet<u8>| Ok(given.len()));
         assert_eq!(service().try_tool(set).unwrap_err().rule, "/uniqueItems");
         assert!(service().try_tool(job()).is_ok());
@@ -439,18 +441,18 @@ mod without_the_validator {
     #[test]
     fn a_tool_that_is_refused_panics_where_it_is_registered() {
         let panic = catch_unwind(|| drop(service().tool(named()))).unwrap_err();
-        assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(SAID));
+        assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(UNCHECKED));
     }
 
     #[test]
     fn a_typed_prompt_with_a_keyword_that_cannot_be_checked_is_refused_and_changes_no_catalog() {
         let prompt =
             || Prompt::typed("resize", async |_: Context, given: Named| Ok(PromptOutput::default().with_description(given.name)));
-        assert_eq!(service().try_prompt(prompt()).unwrap_err().to_string(), SAID);
+        assert_eq!(service().try_prompt(prompt()).unwrap_err().to_string(), UNCHECKED);
         assert!(catch_unwind(|| drop(service().prompt(prompt()))).is_err());
         let catalog = service().catalog();
-        assert_eq!(catalog.add_prompt(prompt()).unwrap_err().to_string(), SAID);
-        assert_eq!(catalog.add_tool(named()).unwrap_err().to_string(), SAID);
+        assert_eq!(catalog.add_prompt(prompt()).unwrap_err().to_string(), UNCHECKED);
+        assert_eq!(catalog.add_tool(named()).unwrap_err().to_string(), UNCHECKED);
         assert!(format!("{catalog:?}").contains("tools: [], prompts: []"));
     }
 

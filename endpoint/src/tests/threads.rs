@@ -1,4 +1,5 @@
-//! An endpoint used by several threads at once: no wake is lost, and the order is kept.
+//! An endpoint used by several threads at once: no wake is lost, and the progress of each call arrives in order.
+
 use core::pin::{Pin, pin};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
@@ -24,28 +25,28 @@ use protocol_core::time::Instant;
 #[derive(Clone)]
 struct Threads {
     queue: Arc<Mutex<Sender<Arc<Task>>>>,
-    turns: Arc<Turns>,
+    polls: Arc<Polls>,
 }
 
 /// Counts the polls of tasks and the jobs that have ended. A test waits for the next poll or job before it checks its condition again.
 #[derive(Default)]
-struct Turns {
+struct Polls {
     count: Mutex<u64>,
     changed: Condvar,
 }
 
-impl Turns {
-    fn pass(&self) {
+impl Polls {
+    fn add(&self) {
         *self.count.lock().unwrap() += 1;
         self.changed.notify_all();
     }
 
-    /// Waits until `what` returns `true`, and calls it again after each poll or job.
-    fn until(&self, what: impl Fn() -> bool) {
+    /// Waits until `condition` returns `true`, and calls it again after each poll or job.
+    fn until(&self, condition: impl Fn() -> bool) {
         let start = std::time::Instant::now();
         loop {
             let seen = *self.count.lock().unwrap();
-            if what() {
+            if condition() {
                 return;
             }
             let left = PATIENCE.saturating_sub(start.elapsed());
@@ -68,20 +69,20 @@ impl Threads {
     fn start(workers: usize) -> Self {
         let (queue, tasks) = channel::<Arc<Task>>();
         let tasks = Arc::new(Mutex::new(tasks));
-        let turns = Arc::new(Turns::default());
+        let polls = Arc::new(Polls::default());
         for _ in 0..workers {
             let tasks: Arc<Mutex<Receiver<Arc<Task>>>> = Arc::clone(&tasks);
-            let turns = Arc::clone(&turns);
+            let polls = Arc::clone(&polls);
             thread::spawn(move || {
                 loop {
                     let task = tasks.lock().unwrap().recv();
                     let Ok(task) = task else { return };
                     task.run();
-                    turns.pass();
+                    polls.add();
                 }
             });
         }
-        Self { queue: Arc::new(Mutex::new(queue)), turns }
+        Self { queue: Arc::new(Mutex::new(queue)), polls }
     }
 }
 
@@ -95,10 +96,10 @@ impl Runtime for Threads {
         task.wake();
     }
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
-        let turns = Arc::clone(&self.turns);
+        let polls = Arc::clone(&self.polls);
         thread::spawn(move || {
             job();
-            turns.pass();
+            polls.add();
         });
     }
 }
@@ -154,14 +155,14 @@ fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn pair(service: Service) -> (Peer, Peer, Arc<Turns>) {
+fn pair(service: Service) -> (Peer, Peer, Arc<Polls>) {
     pair_on(&Threads::start(2), service)
 }
 
-fn pair_on(threads: &Threads, service: Service) -> (Peer, Peer, Arc<Turns>) {
+fn pair_on(threads: &Threads, service: Service) -> (Peer, Peer, Arc<Polls>) {
     let server = Endpoint::server(Arc::new(service), Arc::new(threads.clone()));
     let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("t", "1")), Arc::new(threads.clone()));
-    let peers = (client.peer(), server.peer(), Arc::clone(&threads.turns));
+    let peers = (client.peer(), server.peer(), Arc::clone(&threads.polls));
     let (here, there) = pipe();
     for (endpoint, io) in [(client, here), (server, there)] {
         let driven = drive(endpoint, io, threads.clone());
@@ -173,7 +174,7 @@ fn pair_on(threads: &Threads, service: Service) -> (Peer, Peer, Arc<Turns>) {
 }
 
 /// Is pending once, so that other tasks run first.
-async fn turn() {
+async fn yield_once() {
     let mut first = true;
     core::future::poll_fn(|cx| {
         if core::mem::take(&mut first) {
@@ -190,7 +191,7 @@ fn reporter() -> Tool {
         let steps = given["steps"].as_u64().unwrap_or_default();
         for step in 1..=steps {
             if step % 7 == 0 {
-                turn().await;
+                yield_once().await;
             }
             context.count(step, steps);
         }
@@ -224,10 +225,10 @@ fn calls_of_several_threads_all_end_with_all_their_progress_in_order() {
     assert_eq!((client.stats().outbound_calls, server.stats().inbound_calls, server.running()), (0, 0, 0));
 }
 
-/// The first thread writes some of its calls itself, by early sends, while answers and other calls wake the driver's task.
+/// The thread of the test writes some of its calls itself, by early sends, while answers and other calls wake the driver's task.
 #[test]
 fn each_call_of_one_thread_is_answered_while_another_thread_keeps_the_driver_busy() {
-    let (client, server, turns) =
+    let (client, server, polls) =
         pair(service().tool(reporter()).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())).inline()));
     wait(client.ready()).unwrap();
     let over = AtomicBool::new(false);
@@ -248,7 +249,7 @@ fn each_call_of_one_thread_is_answered_while_another_thread_keeps_the_driver_bus
         }
         over.store(true, Ordering::Relaxed);
     });
-    turns.until(|| (client.stats().outbound_calls, server.stats().inbound_calls, server.running()) == (0, 0, 0));
+    polls.until(|| (client.stats().outbound_calls, server.stats().inbound_calls, server.running()) == (0, 0, 0));
 }
 
 #[test]
@@ -264,24 +265,24 @@ fn calls_dropped_together_cancel_every_handler_and_leave_no_state() {
         }
     });
     let quick = Tool::new("quick", async |_: Context, (): ()| Ok(())).inline();
-    let (client, server, turns) = pair(service().tool(waits).tool(quick));
+    let (client, server, polls) = pair(service().tool(waits).tool(quick));
     wait(client.ready()).unwrap();
     for _ in 0..5 {
         cancelled.store(0, Ordering::Relaxed);
         let calls: Vec<Call> = (0..1000).map(|_| client.call_tool("waits", Json::empty_object()).unwrap()).collect();
-        turns.until(|| server.running() == 1000);
+        polls.until(|| server.running() == 1000);
         drop(calls);
-        turns.until(|| server.running() == 0);
+        polls.until(|| server.running() == 0);
         assert_eq!(cancelled.load(Ordering::Relaxed), 1000);
-        turns.until(|| (client.stats().outbound_calls, server.stats().inbound_calls) == (0, 0));
+        polls.until(|| (client.stats().outbound_calls, server.stats().inbound_calls) == (0, 0));
     }
-    // Calls that are cancelled at once. When the call after them is answered, the server has read all that was sent of them.
+    // These calls are cancelled at once. When the call after them is answered, the server has read all their frames that were sent.
     for _ in 0..1000 {
         client.call_tool("waits", Json::empty_object()).unwrap().cancel(None);
     }
     let after = client.call_tool("quick", Json::empty_object()).unwrap();
     assert!(matches!(wait(after).outcome, Outcome::Result(_)));
-    turns.until(|| (client.stats().outbound_calls, server.stats().inbound_calls, server.running()) == (0, 0, 0));
+    polls.until(|| (client.stats().outbound_calls, server.stats().inbound_calls, server.running()) == (0, 0, 0));
 }
 
 #[test]
@@ -319,14 +320,14 @@ fn a_blocking_handler_sees_its_cancellation_and_delays_no_other_call() {
     let seen = Arc::new(AtomicUsize::new(0));
     let inside = Arc::clone(&seen);
     let threads = Threads::start(2);
-    let turns = Arc::clone(&threads.turns);
+    let polls = Arc::clone(&threads.polls);
     let looks = Tool::blocking("looks", move |context: Context, (): ()| {
         context.count(1, 2);
-        turns.until(|| context.is_cancelled());
+        polls.until(|| context.is_cancelled());
         inside.fetch_add(1, Ordering::Relaxed);
         Ok(())
     });
-    let (client, server, turns) = pair_on(&threads, service().tool(looks).tool(reporter()));
+    let (client, server, polls) = pair_on(&threads, service().tool(looks).tool(reporter()));
     let mut calls: Vec<Call> = (0..8).map(|_| client.call_tool("looks", Json::empty_object()).unwrap()).collect();
     for call in &mut calls {
         assert!(wait(call.next_progress()).is_some(), "they all run at once");
@@ -337,6 +338,6 @@ fn a_blocking_handler_sees_its_cancellation_and_delays_no_other_call() {
         call.cancel(Some("enough"));
         assert_eq!(wait(call).outcome, Outcome::Cancelled);
     }
-    turns.until(|| server.running() == 0);
+    polls.until(|| server.running() == 0);
     assert_eq!(seen.load(Ordering::Relaxed), 8);
 }

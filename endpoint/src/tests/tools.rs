@@ -1,4 +1,4 @@
-//! Typed tools.
+//! Tools: their entries in lists, their arguments, results and errors.
 
 use core::task::Poll;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ fn an_unknown_argument_is_named() {
 }
 
 #[test]
-fn only_a_few_of_many_violations_are_named_and_long_values_are_cut() {
+fn only_a_few_of_many_errors_are_named_and_long_values_are_cut() {
     let names: Vec<u32> = (0..100).collect();
     let run = harness(stepper()).call_tool("steps", text(json!({"names": names})));
     assert!(run.text().ends_with("; and 95 more"), "{}", run.text());
@@ -227,7 +227,7 @@ fn a_result_that_is_not_an_object_is_wrapped_in_the_member_result() {
 }
 
 #[test]
-fn an_enum_of_objects_is_an_object() {
+fn a_result_that_is_an_enum_of_objects_is_not_wrapped() {
     #[derive(Serialize, JsonSchema)]
     #[serde(untagged)]
     enum Outcome {
@@ -253,7 +253,7 @@ fn a_value_of_any_type_is_structured_if_it_is_an_object() {
 }
 
 #[test]
-fn arguments_of_any_type_are_still_an_object_and_a_type_that_holds_itself_has_a_schema() {
+fn arguments_of_any_type_are_still_an_object_and_a_type_that_contains_itself_has_a_schema() {
     let any = || Tool::new("any", async |_: Context, given: serde_json::Value| Ok(given));
     assert_eq!(list_entry(any())["inputSchema"], json!({"type": "object"}));
     assert_eq!(harness(any()).call_tool("any", text(json!({"a": [1]}))).text(), r#"{"a":[1]}"#);
@@ -273,14 +273,14 @@ fn arguments_of_any_type_are_still_an_object_and_a_type_that_holds_itself_has_a_
 }
 
 #[test]
-fn a_handler_shapes_its_output_itself() {
+fn the_content_blocks_that_a_handler_returns_are_sent_unchanged() {
     let blocks = ["one", "", "caf\u{e9}"].map(|block| Content::Text(Text::from(block)));
     let tool = Tool::with_output("blocks", move |_: Context, (): ()| core::future::ready(Ok(ToolOutput::blocks(blocks.clone()))));
     assert_eq!(run(tool).text(), "one\n\ncaf\u{e9}");
 }
 
 #[test]
-fn a_failure_is_a_result_and_a_protocol_error_an_error() {
+fn a_failure_of_a_tool_is_a_result_and_an_rpc_error_of_its_handler_is_an_error() {
     let failed = run(Tool::new("fails", async |_: Context, (): ()| Err::<(), _>(ToolError::from("no paper"))));
     assert!(failed.is_tool_error());
     assert_eq!(failed.text(), "no paper");
@@ -341,7 +341,7 @@ fn an_inline_tool_answers_at_once_and_may_still_wait() {
     assert_eq!(slow.ended, Some(super::ms(50)));
 }
 
-/// Serializing a result runs code of the user.
+/// Serializing a result runs code of the application: here it reads whether the value of the handler was dropped.
 #[test]
 fn the_values_of_a_handler_are_dropped_before_its_result_is_serialized() {
     struct Held(Arc<AtomicBool>);

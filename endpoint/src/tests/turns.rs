@@ -20,6 +20,7 @@ use protocol_core::drive::{Driver, Machine as _};
 use protocol_core::json::Json;
 use protocol_core::session::{Close, Lane, Outcome, Session};
 
+/// A waker that counts its wakes.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -280,7 +281,7 @@ fn the_driver_waits_for_a_deadline_set_while_events_are_handled() {
     assert_eq!(bench.executor.next_alarm(), Some(protocol_core::Instant::from_millis(10).saturating_add(ms(60_000))));
 }
 
-/// The last time that the session got is long before the call.
+/// The last time that was passed to the session is long before the call.
 #[test]
 fn the_time_limits_of_a_call_start_when_the_call_is_made() {
     let (mut bench, peer) = Bench::client();
@@ -288,7 +289,7 @@ fn the_time_limits_of_a_call_start_when_the_call_is_made() {
     bench.executor.advance_to(protocol_core::Instant::from_millis(10_000));
     let mut first = Box::pin(call(&peer));
     let deadline = protocol_core::Instant::from_millis(70_000);
-    // The deadline is the same without a driver, and after a time that goes backwards.
+    // The deadline is set before the next turn of the driver. An earlier time that is passed to the endpoint does not change it.
     let endpoint = bench.driver.machine_mut();
     endpoint.handle_timeout(protocol_core::Instant::from_millis(9_000));
     assert_eq!(endpoint.poll_timeout(), Some(deadline));
@@ -335,7 +336,7 @@ fn server_of_many(look: impl Fn(usize, &mut Session) + Send + Sync + 'static) ->
     endpoint
 }
 
-/// A call can then use the memory that an earlier call has freed, and other threads get the lock in between.
+/// If a few are served at a time, a call can use the memory that an earlier call has freed, and other threads get the lock in between.
 #[test]
 fn many_events_are_served_a_few_at_a_time_and_none_is_left() {
     let unread = Arc::new(Mutex::new(Vec::new()));
