@@ -31,7 +31,7 @@ impl Bridge {
         }
     }
 
-    // ---- Identity ----
+    // ---- The handshake, lists and the end of an app's session ----
 
     fn on_handshake(&mut self, channel: ChannelId, peer: Box<PeerInfo>, resume: Option<ResumeCredentials>) {
         let (epoch_ms, id) = (self.epoch_ms(), &peer.identity.name);
@@ -116,7 +116,7 @@ impl Bridge {
 
     // ---- Calls ----
 
-    /// The agent's call for which our call `id` to the app runs. `None` for calls about subscriptions, which may serve several calls of the
+    /// The agent's call that our call `id` to the app serves. `None` for calls about subscriptions, which may serve several calls of the
     /// agent.
     fn invocation(&self, channel: ChannelId, id: OutboundId) -> Option<InboundId> {
         self.apps.get(&channel)?.invocation(id)
@@ -126,7 +126,8 @@ impl Bridge {
         let Some(invocation) = self.invocation(channel, id) else { return };
         // The total is 100 on Tesseron, even in an update without a value.
         progress.total = Some(100.0);
-        // The app does not need the result. An error means that the agent's call is over, or that a number is not valid.
+        // The result is ignored, since an app gets no answer to progress. An error means that the agent's call is over, or that a number
+        // is not valid.
         let _ = self.agent.progress(invocation, progress, self.now);
         self.mark_unprocessed(Leg::Agent);
     }
@@ -205,7 +206,7 @@ impl Bridge {
         self.mark_unprocessed(Leg::Agent);
     }
 
-    // ---- For the agent ----
+    // ---- For the handlers of the agent's messages ----
 
     /// Cancels the call `id` at the app on `channel`. The agent no longer waits for the call.
     pub(super) fn cancel_at_app(&mut self, channel: ChannelId, id: OutboundId, reason: Option<&str>) {
@@ -216,8 +217,8 @@ impl Bridge {
         }
     }
 
-    /// Starts a call at an app. If the call serves exactly one call of the agent, the agent's call is routed to it. Returns the error for
-    /// the agent if the app's session refuses the call, or is gone.
+    /// Starts a call at an app. If it serves exactly one call of the agent, adds a route from the agent's call to the new one. Returns the
+    /// error for the agent if the app's session refuses the call, or has ended.
     pub(super) fn start_at_app(
         &mut self,
         channel: ChannelId,

@@ -8,8 +8,8 @@
 //!   (its session closes)
 //! ```
 //!
-//! An app whose session was claimed before is `Claimed` as soon as it is accepted. In each of these states the session may close. The claim
-//! is part of the state of the session. Calls and input requests stay in the tables until they end, in every state.
+//! An app whose session was claimed before is `Claimed` as soon as it is accepted. In each of these states the session may close. No field
+//! here stores the claim: the app's [`Session`] does. Calls and input requests stay in the tables until they end, in every state.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -50,7 +50,7 @@ impl App {
         &self.session
     }
 
-    /// The session, for the methods that all legs have: frames, the end, time, output.
+    /// The session, for what a bridge does on every leg: pass in frames, the time and the end of the transport, and poll output.
     pub(super) fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
@@ -63,7 +63,7 @@ impl App {
         self.session.close(how, now);
     }
 
-    // ---- Identity ----
+    // ---- The handshake, the claim and lists ----
 
     /// Returns `true` once the app's hello or resume was accepted.
     pub(super) fn is_accepted(&self) -> bool {
@@ -123,7 +123,7 @@ impl App {
         Ok(id)
     }
 
-    /// The agent's call for which our call `id` runs, if there is exactly one.
+    /// The agent's call that our call `id` serves, if it serves exactly one.
     pub(super) fn invocation(&self, id: OutboundId) -> Option<InboundId> {
         self.calls.get(&id)?.invocation()
     }

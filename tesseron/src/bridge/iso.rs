@@ -7,7 +7,8 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A time in milliseconds since 1970, in ISO 8601 and UTC. `None` after the year 9999.
 pub(super) fn iso_8601(epoch_ms: u64) -> Option<String> {
-    let (mut days, of_day) = (epoch_ms / DAY_MS, epoch_ms % DAY_MS);
+    let (mut days, ms_of_day) = (epoch_ms / DAY_MS, epoch_ms % DAY_MS);
+    // Returns `true` if the day is one of the next `length` days; otherwise skips these days.
     let mut lies_within = |length: u64| match days.checked_sub(length) {
         Some(left) => {
             days = left;
@@ -21,7 +22,7 @@ pub(super) fn iso_8601(epoch_ms: u64) -> Option<String> {
     let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let (month, _) = (1..).zip(lengths).find(|(_, length)| lies_within(*length))?;
     let day = days.saturating_add(1);
-    let (hour, minute, second, millis) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60, of_day % 1000);
+    let (hour, minute, second, millis) = (ms_of_day / 3_600_000, ms_of_day / 60_000 % 60, ms_of_day / 1000 % 60, ms_of_day % 1000);
     Some(format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"))
 }
 
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_calendar_dates() {
+    fn times_are_written_in_iso_8601_up_to_the_year_9999() {
         for (epoch_ms, iso) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (DAY_MS - 1, "1970-01-01T23:59:59.999Z"),

@@ -1,4 +1,4 @@
-//! The actions and resources of an app.
+//! The actions and resources of an app. (The file by which a gateway finds an app is also called a manifest; see `net`.)
 
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ pub(super) struct Manifest {
     /// The name of the app, for people.
     name: String,
     origin: String,
-    /// The actions, in the order of the app. Of two actions with the same name the first counts.
+    /// The actions, in the order in which the app lists them. Of two actions with the same name the first counts.
     actions: Vec<Action>,
     /// The names of the actions.
     names: BTreeSet<String>,
@@ -83,12 +83,12 @@ impl Manifest {
         &self.origin
     }
 
-    /// The actions, in the order of the app.
+    /// The actions, in the order in which the app lists them.
     pub(super) fn actions(&self) -> &[Action] {
         &self.actions
     }
 
-    /// The resources with their names, in the order of the app.
+    /// The resources with their names, in the order in which the app lists them.
     pub(super) fn resources(&self) -> &[(String, Json)] {
         &self.resources
     }

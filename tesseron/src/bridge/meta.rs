@@ -27,7 +27,7 @@ pub enum Surface {
     Both,
 }
 
-/// An app that waits for a gateway, as its manifest announces it.
+/// An app that waits for a gateway, as its manifest file announces it.
 #[derive(Clone, Debug)]
 pub struct Advertised {
     /// The code that claims the app.
@@ -36,7 +36,7 @@ pub struct Advertised {
     pub app_id: Option<String>,
     /// The name of the app, for people.
     pub app_name: String,
-    /// The id of the manifest.
+    /// The id of the running app; its manifest file has the same name.
     pub instance_id: String,
     /// The time when the code was made, in milliseconds since 1970.
     pub minted_at: u64,
@@ -48,7 +48,7 @@ pub struct Advertised {
 #[derive(Debug)]
 pub(super) struct Claiming {
     code: ClaimCode,
-    /// The channel on which the hello of the app is expected, once the channel is open.
+    /// The channel on which the hello of the app is expected; `None` until the owner has opened it.
     channel: Option<ChannelId>,
 }
 
@@ -292,7 +292,7 @@ impl Bridge {
         text
     }
 
-    /// The announced apps, except those whose code belongs to a connected session: their manifests may be out of date.
+    /// The announced apps. Omits those whose code belongs to a connected session, since their manifest files may be out of date.
     fn advertised(&self) -> impl Iterator<Item = &Advertised> {
         self.advertised.iter().filter(|one| !self.registry.holds(&one.code))
     }
@@ -377,7 +377,7 @@ impl Bridge {
             entries.push((one.minted_at, entry));
         }
         for one in self.advertised() {
-            // A manifest has no app id. The id in the last hello of the app is used if there was one, otherwise the name.
+            // A manifest file has no app id. The id in the last hello or resume of the app is used if there was one, otherwise the name.
             let id = one.app_id.as_ref().unwrap_or(&one.app_name);
             let entry = entry(&one.code, (id, &one.app_name), one.minted_at, |object| {
                 object.string("source", "host-minted");

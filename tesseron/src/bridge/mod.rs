@@ -1,8 +1,9 @@
 //! A gateway between one MCP client, called the agent, and any number of Tesseron apps. It is a sans-IO state machine with the methods of a
 //! [`Session`], most of which also take a [`Leg`].
 //!
-//! A bridge owns the sessions of its legs. An event on one leg has its effect on another leg before the method returns, so no
-//! message of a call is queued between the legs; only changes of lists and subscriptions wait for room. The messages correspond as follows:
+//! A bridge owns the sessions of its legs. A method of a bridge returns only after each event on one leg has had its effects on the
+//! others, so no message of a call is queued between the legs. Only notifications about lists and resources, and renewals of subscriptions,
+//! wait until a session has room for them. The messages correspond as follows:
 //!
 //! | the agent | an app |
 //! |---|---|
@@ -152,8 +153,8 @@ impl BridgeConfig {
     }
 }
 
-/// The number of request ids that are reserved for each channel, since a resumed app may still send frames about calls of its previous
-/// channel. The ids stay below 2^53 for 2^25 channels.
+/// The number of request ids that are reserved for each channel, so that a late frame of a resumed app about a call of its previous channel
+/// matches no new call. The ids stay below 2^53 for 2^25 channels.
 const IDS_PER_CHANNEL: u64 = 1 << 28;
 
 /// An input request of an app that was passed on to the agent and has no answer yet.
@@ -299,7 +300,7 @@ impl Bridge {
         Ok(channel)
     }
 
-    /// Fails the claim of [`BridgeEvent::ClaimWanted`]: no app has its code, or the app could not be connected. `why` is shown to the
+    /// Fails the claim of [`BridgeEvent::ClaimWanted`]: no app has its code, or connecting to the app has failed. `why` is shown to the
     /// agent. No effect if the claim has ended.
     pub fn refuse_claim(&mut self, claim: ClaimId, why: &str, now: Instant) {
         self.advance(now);
@@ -315,8 +316,8 @@ impl Bridge {
     /// Takes a frame that arrived on a leg. Frames of a leg that has ended are dropped.
     ///
     /// # Errors
-    /// [`Full`] hands the frame back, as [`Session::handle_frame`] does, and also while as many events of the bridge are unpolled as
-    /// [`Limits::events`] of [`BridgeConfig::agent_limits`] allows.
+    /// [`Full`] returns the frame if the session of the leg cannot take it ([`Session::handle_frame`]), or if the number of unpolled events
+    /// of the bridge has reached the [`Limits::events`] of [`BridgeConfig::agent_limits`].
     pub fn handle_frame(&mut self, leg: Leg, frame: Bytes, now: Instant) -> Result<(), Full> {
         self.receive(leg, frame, Lane::CHANNEL, now).map(drop)
     }
@@ -325,7 +326,7 @@ impl Bridge {
     /// [`Self::poll_closed_lane`] has returned that lane.
     ///
     /// # Errors
-    /// [`Full`] hands the frame back, as [`Self::handle_frame`] does.
+    /// [`Full`] returns the frame, for the same reasons as [`Self::handle_frame`].
     pub fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         if self.closed_lanes.contains(&lane) {
             return Ok(Received::default());
@@ -435,11 +436,11 @@ impl Bridge {
             self.send_notices();
         }
         // Subscriptions that are renewed at a resumed app wait for room, too.
-        let room_is_wanted = match leg {
+        let may_wait_for_room = match leg {
             Leg::Agent => true,
             Leg::App(channel) => self.apps.get(&channel).is_some_and(App::has_queued_renewals),
         };
-        if closed || (frame.is_some() && room_is_wanted) {
+        if closed || (frame.is_some() && may_wait_for_room) {
             self.mark_unprocessed(leg);
             self.process_events();
         } else if frame.is_some() {
@@ -499,8 +500,8 @@ impl Bridge {
 
     // ---- State ----
 
-    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a leg; see [`Session::wants_input`]. `false` while as many
-    /// events of the bridge are unpolled as [`Limits::events`] of [`BridgeConfig::agent_limits`] allows.
+    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a leg; see [`Session::wants_input`]. `false` while the number
+    /// of unpolled events of the bridge has reached the [`Limits::events`] of [`BridgeConfig::agent_limits`].
     #[must_use]
     pub fn wants_input(&self, leg: Leg) -> bool {
         !self.is_full() && self.session(leg).is_some_and(|session| session.wants_input(Lane::CHANNEL))
@@ -536,8 +537,8 @@ impl Bridge {
         self.registry.pending()
     }
 
-    /// The number of calls, input requests, claims and waiting subscribe requests in the tables of the bridge, to test for leaks. The
-    /// tables of its sessions are not counted, nor are subscriptions for which no request waits.
+    /// The number of entries for calls, input requests, claims and waiting subscribe requests in the tables of the bridge, to test for
+    /// leaks. The tables of its sessions are not counted, nor are subscriptions for which no request waits.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let subscribing = self.subscriptions.values().map(Subscription::waiting).fold(0, usize::saturating_add);
@@ -579,8 +580,8 @@ impl Bridge {
         self.unprocessed.insert(leg);
     }
 
-    /// Handles the events of all sessions until there are none. This ends: each step takes an event from a session, and the method calls
-    /// that it causes add events only about the end of calls, input requests and sessions, of which there are finitely many.
+    /// Handles the events of all sessions until there are none. The loop ends, since handling an event adds events only about the end of
+    /// calls, input requests and sessions, and each of these ends once.
     fn process_events(&mut self) {
         while let Some(leg) = self.unprocessed.pop_first() {
             match leg {

@@ -49,6 +49,7 @@ impl Bridge {
     /// result ends the subscription.
     pub(super) fn end_subscribe(&mut self, channel: ChannelId, uri: &Text, name: &Text, outcome: Outcome) {
         let Some(subscription) = self.subscription_at(channel, uri, name) else { return };
+        // If the app has not agreed, the subscription is removed below.
         let waiting = subscription.agree(channel);
         let reply = match outcome {
             Outcome::Result(_) => Reply::Done,
@@ -106,7 +107,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Queues a notification for the agent: the resource of this subscription has a new value.
+    /// Queues a notification for the agent: the resource of the subscription `name` has a new value.
     pub(super) fn pass_update(&mut self, channel: ChannelId, name: &Text) {
         let subscribed = |subscription: &Subscription| subscription.channel() == Some(channel) && subscription.name() == name;
         let uri = self.subscriptions.iter().find(|(_, subscription)| subscribed(subscription)).map(|(uri, _)| uri.clone());
@@ -125,8 +126,8 @@ impl Bridge {
 
     // ---- Apps that disconnect and reconnect ----
 
-    /// Handles the end of a channel: the subscriptions that are `Agreed` or `Renewing` become `Lapsed`, until their session has a channel
-    /// again.
+    /// Handles the end of a channel: the subscriptions that are `Agreed` or `Renewing` become `Lapsed` (`subscription.rs`), until their
+    /// session has a channel again.
     pub(super) fn lapse_subscriptions(&mut self, channel: ChannelId) {
         for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.channel() == Some(channel)) {
             subscription.lapse();
@@ -140,8 +141,8 @@ impl Bridge {
         self.subscriptions.retain(|_, subscription| subscription.channel().is_some() || registry.knows(subscription.session()));
     }
 
-    /// Queues renewals of the subscriptions of the session on `channel`, which was resumed or claimed anew, since an app forgets its
-    /// subscriptions at the end of a channel.
+    /// Queues renewals of the subscriptions of the session on `channel`, after the session was resumed or claimed anew. An app may have
+    /// forgotten them at the end of the previous channel.
     pub(super) fn renew_subscriptions(&mut self, channel: ChannelId) {
         let (Some(session), Some(app)) = (self.registry.session_on(channel), self.apps.get_mut(&channel)) else { return };
         let waits = |subscription: &Subscription| subscription.channel().is_none() && subscription.session() == session;

@@ -1,7 +1,7 @@
 //! A resource that the agent has subscribed to.
 //!
 //! ```text
-//!                 the app agrees            its channel ends              its session is back
+//!                 the app agrees            its channel ends              its app reconnects
 //!   subscribe --> Asked -----> Agreed ----------------------------> Lapsed ------------------> Renewing
 //!                                ^                                    ^                         |    |
 //!                                |                                    '---- its channel ends ---'    |
@@ -10,21 +10,22 @@
 //!
 //! |                                  | Asked          | Agreed    | Lapsed    | Unwanted            | Renewing  |
 //! |----------------------------------|----------------|-----------|-----------|---------------------|-----------|
-//! | the agent subscribes             | waits, too     | agreed to | agreed to | Lapsed, agreed to   | agreed to |
+//! | the agent subscribes             | waits, too     | succeeds  | succeeds  | Lapsed, succeeds    | succeeds  |
 //! | the agent unsubscribes           | forgotten      | forgotten | Unwanted  |                     | forgotten |
-//! | no request of the agent waits    | forgotten      |           |           |                     |           |
+//! | its last request is cancelled    | forgotten      |           |           |                     |           |
 //! | the app agrees                   | Agreed         |           |           |                     | Agreed    |
 //! | the app refuses                  | forgotten      |           |           |                     | forgotten |
 //! | its channel ends                 | forgotten      | Lapsed    |           |                     | Lapsed    |
-//! | its session is back              |                |           | Renewing  | ended at the app    |           |
+//! | its app reconnects               |                |           | Renewing  | ended at the app    |           |
 //! | its session is forgotten         |                |           | forgotten | forgotten           |           |
 //!
-//! A cell has the next state, or the effect. *Agreed to* means that the agent's request succeeds at once; *forgotten* means that the
-//! bridge no longer has the subscription. In an empty cell nothing changes. The diagram leaves out `Unwanted` and the ends.
+//! A cell has the next state, or the effect. *Succeeds* means that the agent's request succeeds at once; *forgotten* means that the bridge
+//! removes the subscription. In an empty cell nothing changes. An app *reconnects* when its session gets a channel again. The diagram
+//! leaves out `Unwanted`, and every step to *forgotten*.
 //!
 //! The table leaves out two cases. If the resource is now served by another session, a subscribe request of the agent replaces a `Lapsed`
-//! or `Unwanted` subscription by a new one, which is `Asked`. If a session is back whose app does not support subscriptions, a subscription
-//! of this session is forgotten.
+//! or `Unwanted` subscription by a new one, which is `Asked`. If an app reconnects and does not support subscriptions, those of its session
+//! are forgotten.
 //!
 //! For the agent a subscription continues while its app is disconnected.
 
@@ -46,13 +47,13 @@ pub(super) struct Subscription {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// The app was asked; these requests of the agent wait for its response.
+    /// The app was asked to subscribe; these requests of the agent wait for its response.
     Asked(ChannelId, Vec<InboundId>),
     Agreed(ChannelId),
     Lapsed,
     /// Lapsed, and the agent has unsubscribed: the subscription is ended at the app once the app is connected again.
     Unwanted,
-    /// The app was asked again.
+    /// The app was asked to subscribe again.
     Renewing(ChannelId),
 }
 

@@ -23,6 +23,7 @@ const SCHEME: &str = "tesseron://";
 pub(super) struct Room(usize);
 
 impl Room {
+    /// Adds the entries of one app to `list`, if they fit.
     pub(super) fn admit(&mut self, list: &mut Vec<Json>, of_app: Vec<Json>) {
         let bytes = of_app.iter().map(|entry| entry.as_bytes().len().saturating_add(1)).fold(0, usize::saturating_add);
         if let Some(left) = self.0.checked_sub(bytes) {
@@ -82,8 +83,8 @@ impl Bridge {
             return self.resolve_alias(name);
         }
         let longest = self.registry.resolve(name)?;
-        let first = name.len().saturating_sub(longest.action.len());
-        let (channel, action) = (longest.channel, name.get(first..).unwrap_or_default());
+        let action_at = name.len().saturating_sub(longest.action.len());
+        let (channel, action) = (longest.channel, name.get(action_at..).unwrap_or_default());
         if self.manifest(channel).is_some_and(|manifest| manifest.has_action(action)) {
             return Some((channel, action));
         }
@@ -108,7 +109,7 @@ impl Bridge {
         self.apps.get(&channel)?.manifest()
     }
 
-    /// The reply for an unknown tool. It is a result, so that the model reads the next step to take.
+    /// The reply for an unknown tool: a result with `isError` and no JSON-RPC error, so that the model reads the next step to take.
     pub(super) fn unknown_tool(&self, name: &str) -> Reply {
         let app = name.split_once("__").map_or(name, |(app, _)| app);
         let shown: String = app.chars().take(64).collect();
@@ -193,7 +194,7 @@ pub(super) fn parts_of(uri: &str) -> Option<(&str, String)> {
     Some((app, decoded(name)))
 }
 
-/// Decodes a name. A `%` without two hexadecimal digits stays as it is, and so does a whole name that would not be UTF-8.
+/// Decodes a name. A `%` that is not followed by two hexadecimal digits stays as it is. If the decoded bytes are not UTF-8, returns `name`.
 fn decoded(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
@@ -213,7 +214,7 @@ fn decoded(name: &str) -> String {
     }
     match String::from_utf8_lossy(&bytes) {
         Cow::Borrowed(text) => String::from(text),
-        // No name in a manifest can have bytes that are not UTF-8.
+        // Such bytes are the name of no resource, since the names in an app's list are UTF-8.
         Cow::Owned(_) => String::from(name),
     }
 }

@@ -1,8 +1,8 @@
 //! The names by which the agent calls the actions of apps.
 //!
-//! An action is the tool `<app>__<action>`. MCP allows 1 to 128 letters, digits, `_`, `-` and `.` in the name of a tool (2025-11-25,
-//! "Tools", section "Tool Names"), while the name of an action may be any text. If the name of the tool is not allowed, the tool is listed
-//! under an alias:
+//! An action is listed as the tool `<app>__<action>`. MCP allows 1 to 128 letters, digits, `_`, `-` and `.` in the name of a tool
+//! (2025-11-25, "Tools", section "Tool Names"), while the name of an action may be any text. If the name of the tool is not allowed, the
+//! tool is listed under an alias:
 //!
 //! ```text
 //!   ledger __ Eintrag_l_schen -- 2ee1be7638c261b1
@@ -31,8 +31,8 @@ const DIGITS: usize = 16;
 
 /// The name of the tool for an action.
 pub(super) fn of_action(app: &str, action: &str) -> String {
-    let own = alloc::format!("{app}__{action}");
-    if is_allowed(&own) && !is_alias(&own) { own } else { alias(app, action) }
+    let plain = alloc::format!("{app}__{action}");
+    if is_allowed(&plain) && !is_alias(&plain) { plain } else { alias(app, action) }
 }
 
 /// Returns `true` if the name of a tool has the form of an alias.
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_mcp_allows_are_unchanged() {
+    fn allowed_names_that_do_not_look_like_an_alias_are_unchanged() {
         let longest = "a".repeat(MAX_BYTES - "ledger__".len());
         for action in ["t", "post_entry", "Post.Entry-2", "a__b", "", "x--", "x--0123456789abcde", "x--0123456789ABCDEF", &longest]
         {

@@ -30,7 +30,7 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// The agent's call for which this call is made, if there is exactly one.
+    /// The agent's call that this call serves, if it serves exactly one.
     pub(super) fn invocation(&self) -> Option<InboundId> {
         match self {
             Self::Tool(id) | Self::Resource { invocation: id, .. } | Self::ResourceText(id) => Some(*id),
@@ -108,7 +108,7 @@ fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> T
 /// The member `name` of a result, or the error of the call.
 fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
     match outcome {
-        // The output may be missing (page "Actions" of the specification of Tesseron).
+        // The output may be missing (specification of Tesseron, actions page).
         Outcome::Result(result) => Ok(result.member(name).unwrap_or_else(Json::null)),
         Outcome::Error(error) => Err(error),
         Outcome::TimedOut(_) => Err(RpcError::fixed(code::TIMEOUT, "Action timed out.")),
@@ -170,8 +170,8 @@ fn as_text(value: &Json) -> (Text, &'static str) {
     value.as_text().map_or_else(|| (value.as_str().into(), "application/json"), |text| (text, "text/plain"))
 }
 
-/// Translates an input request of an app for the agent. The exact parameters of a sampling request are dropped, since they have the form of
-/// Tesseron.
+/// Translates an input request of an app for the agent. Drops the exact parameters of a sampling request (`Sample::params`), since they
+/// have the form of Tesseron.
 pub(super) fn ask(ask: Ask) -> Ask {
     match ask {
         Ask::Sample(mut sample) => {
