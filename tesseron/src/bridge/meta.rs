@@ -36,7 +36,7 @@ pub struct Advertised {
     pub app_id: Option<String>,
     /// The name of the app, for people.
     pub app_name: String,
-    /// The id of the running app; its manifest file has the same name.
+    /// The id of the instance of the app, after which its manifest file is named.
     pub instance_id: String,
     /// The time when the code was made, in milliseconds since 1970.
     pub minted_at: u64,

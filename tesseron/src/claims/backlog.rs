@@ -1,5 +1,5 @@
-//! The backlog: connections that the system has accepted, and that the host has neither admitted as a channel nor refused yet. It has a
-//! bounded number of places.
+//! The backlog: connections that the system has accepted, and that the [host](super::Host) has neither admitted as a channel nor refused
+//! yet. It has a bounded number of places.
 //!
 //! ```text
 //!               arrive               admitted, refused, closed
@@ -8,10 +8,10 @@
 //!                           '--- a newcomer needs its place -----> (gone)
 //! ```
 //!
-//! A new connection always gets a place. When all are taken, one connection is evicted. If the user of the app would have more than half of
-//! the places, it is the oldest connection of this user; otherwise it is the oldest connection of the other user with the most places. So
-//! the user of the app always gets half of the places, and all other users share the rest. A user who opens many silent connections soon
-//! evicts only connections of the same user.
+//! A new connection always gets a place. When all are taken, one connection is evicted. If the user of the app has more than half of the
+//! places, counting the new connection, the oldest connection of this user is evicted; otherwise the oldest connection of the other user
+//! with the most places. So the user of the app always gets half of the places, and all other users share the rest. A user who opens many
+//! silent connections soon evicts only connections of the same user.
 
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
@@ -70,7 +70,7 @@ impl Backlog {
 
     /// The connection that a new one of `newcomer` evicts.
     fn choose_evicted(&self, newcomer: Peer, max: usize) -> Option<Place> {
-        // For each user the number of connections, with the new one, and the oldest connection.
+        // For each user the number of connections, counting the new one, and the number of the oldest connection.
         let mut peers = BTreeMap::<Peer, (usize, u64)>::new();
         for (number, peer) in &self.waiting {
             let (count, _) = peers.entry(*peer).or_insert((0, *number));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_of_one_place_works_and_zero_counts_as_one() {
+    fn in_a_backlog_of_one_place_or_zero_each_connection_evicts_the_one_before() {
         for max in [0, 1] {
             let mut backlog = Backlog::default();
             let mut before = backlog.arrive(Peer::Unknown, max).place;

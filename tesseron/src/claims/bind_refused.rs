@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_known_by_its_status_and_its_text_and_by_nothing_else() {
+    fn a_refusal_is_found_only_by_its_own_status_and_text_together() {
         for refused in BindRefused::ALL {
             let known = refused.http_status().and_then(|status| BindRefused::from_answer(status, refused.text()));
             assert_eq!(known, refused.http_status().map(|_| refused));

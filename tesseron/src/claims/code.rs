@@ -67,7 +67,7 @@ impl ClaimCode {
         self.ct_eq(other).into()
     }
 
-    /// [`Self::matches`] without a branch.
+    /// The result of [`Self::matches`] as a [`Choice`], on which the caller need not branch.
     pub(super) fn ct_eq(&self, other: &Self) -> Choice {
         self.symbols.ct_eq(&other.symbols)
     }
@@ -93,6 +93,7 @@ pub enum ClaimCodeError {
 }
 
 #[cfg(test)]
+// In names of tests, `item` or `bug` and a number cite a rule or a fault (docs/protocols/tesseron.md, "Former numbers").
 mod tests {
     use super::*;
     use crate::claims::draw::sequence;
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn bug_18_no_code_is_a_way_out_of_a_directory() {
+    fn bug_18_text_that_could_be_a_path_is_not_a_code() {
         for text in ["../../etc/passwd", "..", ".", "a/b", "a\\b", "C:", "~", "AUX.json", "/"] {
             assert_eq!(ClaimCode::parse(text).unwrap_err(), ClaimCodeError::Symbol, "{text:?}");
         }

@@ -1,5 +1,5 @@
 //! The bind on a Unix socket, which precedes the session at an app that has made its own claim code (`docs/protocols/tesseron.md`, "Binding
-//! a Unix socket"). An app without a claim uses the gate only to refuse further gateways while it has one.
+//! a Unix socket"). An app without a claim uses the gate only to refuse further gateways while one has its channel.
 //!
 //! ```text
 //!   the app's end, HostGate                               the gateway's end, DialGate
@@ -9,11 +9,12 @@
 //!       |   ^                                    |              |   v
 //!       |   '-- refused, and kept ---------------|             Waiting ---------------> (failed)
 //!       |                                        |                |      an error, an answer of the wrong
-//!       |       refused for good, one too many   |                |      shape, the end, `wait` is over
+//!       |       refused, and closed              |                |      shape, the end, `wait` is over
 //!       v    .-----------------------------------|                |
 //!     (closed)                                   |                |
 //!       any other frame,                         v                v
-//!       `bind_wait` is over            Open: the session's      Open: the session's
+//!       `bind_wait` is over            Open: frames go to       Open: frames go to
+//!                                      the session              the session
 //! ```
 //!
 //! At the app, the owner passes no frame while the check of a code is delayed; if it does, the socket is closed. After the bind, the gate
@@ -169,9 +170,9 @@ impl HostGate {
 /// The gateway's end of a Unix socket, until it is bound with a claim code.
 ///
 /// Send the frame of [`poll_transmit`](Self::poll_transmit) first. Pass every frame that arrives to [`handle_frame`](Self::handle_frame)
-/// until the channel is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout), since
-/// otherwise a silent app would delay the claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
-/// unanswered bind).
+/// until the channel is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout).
+/// Without the timeout, a silent app would delay the claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference
+/// implementation", unanswered bind).
 #[derive(Debug)]
 pub struct DialGate {
     bind: Option<Bytes>,
@@ -289,6 +290,7 @@ impl DialGate {
 }
 
 #[cfg(test)]
+// In names of tests, `item` or `bug` and a number cite a rule or a fault (docs/protocols/tesseron.md, "Former numbers").
 mod tests {
     use super::*;
     use crate::claims::draw::sequence;
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_the_bind_table_has_its_code_and_its_end() {
+    fn every_refusal_of_a_bind_has_its_error_code_and_keeps_or_closes_the_socket() {
         let rows = [
             (BindRefused::BoundHere, -32009, false),
             (BindRefused::Spent, -32009, false),

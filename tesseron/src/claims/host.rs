@@ -8,8 +8,8 @@
 //!          the channel has ended: a new claim, with a new code, session id and token
 //! ```
 //!
-//! While the host is Free, the expiry of the claim is postponed at the interval [`HostPolicy::refresh`]. Once the host is Held, the claim is
-//! spent, and the manifest shows the agent that has it.
+//! While the host is Free, the expiry of the claim is postponed at the interval [`HostPolicy::refresh`]. Once the host is Held, the claim
+//! is spent, and the manifest shows the agent that has it.
 //!
 //! | a gateway connects   | with the code | with another code                    | with none |
 //! |----------------------|---------------|--------------------------------------|-----------|
@@ -25,14 +25,14 @@
 //! gateway has disconnected, any gateway is admitted. Here a claim is valid for one channel, and a host with claims never admits a gateway
 //! without a code.
 //!
-//! A host without claims admits a gateway without a code while it is Free; while it is Held, it answers `Occupied`. It answers a code with
-//! `Mismatch`, since the code must be that of another app. But on a Unix socket, while the host is Free, a connection is admitted before it
-//! has sent anything, and while the host is Held, every bind is answered with `Occupied`.
+//! A host without claims has no code. While the host is Free, a gateway without a code is admitted; while it is Held, the answer is
+//! `Occupied`. A gateway with a code gets `Mismatch`, since the code must be that of another app. A Unix socket differs: while the host is
+//! Free, a connection is admitted before it has sent anything, and while the host is Held, every bind is answered with `Occupied`.
 //!
-//! Unless the host is for any user, a connection from another user is refused at once, and so is a connection from an unknown user if no
-//! code protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is
-//! checked after a delay that depends on earlier wrong codes ([`HostPolicy::max_delay`]); the right code is never refused because of
-//! wrong ones.
+//! Unless the host is [for any user](Host::for_any_user), a connection from another user is refused at once, and so is a connection from an
+//! unknown user if no code protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short
+//! time. A code is checked after a delay that depends on earlier wrong codes ([`HostPolicy::max_delay`]); the right code is never refused
+//! because of wrong ones.
 
 use core::fmt;
 use core::time::Duration;
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_the_table_of_upgrades() {
+    fn every_row_of_the_table_of_upgrades_gets_its_answer() {
         let offer = |header: &str| Offer::parse([header]);
         let refused = |host: &mut Host, header: &str| {
             let refused = upgrade(host, &offer(header), at(0)).unwrap_err();

@@ -68,6 +68,7 @@ impl Offer {
 }
 
 #[cfg(test)]
+// In names of tests, `item` or `bug` and a number cite a rule or a fault (docs/protocols/tesseron.md, "Former numbers").
 mod tests {
     use super::*;
 
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn item_111_zero_one_and_two_bind_elements() {
+    fn item_111_an_offer_with_more_than_one_code_is_malformed() {
         assert_eq!(shown(&["tesseron-gateway"]), "true none");
         assert_eq!(shown(&["tesseron-gateway,tesseron-bind.PQ7N-4D"]), "true PQ7N-4D");
         assert_eq!(shown(&["tesseron-gateway,tesseron-bind.A,tesseron-bind.B"]), "true malformed");
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn item_111_white_space_around_elements_and_several_header_lines() {
+    fn item_111_white_space_around_elements_is_ignored_and_several_header_lines_are_one_offer() {
         assert_eq!(shown(&[" tesseron-gateway \t,\t tesseron-bind.pq7n-4d "]), "true PQ7N-4D");
         assert_eq!(shown(&["tesseron-gateway", "tesseron-bind.A"]), "true A");
         assert_eq!(shown(&["tesseron-gateway,,"]), "true none");
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn item_111_the_grammar_and_the_bound_of_a_code() {
+    fn item_111_an_offer_with_an_invalid_code_is_malformed() {
         let of = |code: &str| shown(&[&alloc::format!("tesseron-gateway,tesseron-bind.{code}")]);
         assert_eq!(of(""), "true malformed");
         assert_eq!(of("a_B-9"), "true A_B-9");

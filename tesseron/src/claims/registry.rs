@@ -16,13 +16,15 @@
 //! |-----------------------------------------|------------|---------------------------------------------|-----------------------|
 //! | its code                                | Live       | found, if still on the channel of that code | unknown               |
 //! | resume with its token                   | refused    | Live, moved to the new channel              | Live                  |
-//! | hello when bound, its id and token      | refused    | the same, claimed anew                      | Live, claimed anew    |
-//! | resume or such a hello, another token   | refused    | refused                                     | refused               |
+//! | bound hello with its id and token       | refused    | Live, moved, claimed anew                   | Live, claimed anew    |
+//! | resume or bound hello, another token    | refused    | refused                                     | refused               |
 //! | the first frame after the welcome       |            | the token that was used is spent            |                       |
 //! | its channel closes                      | forgotten  | Disconnected; forgotten if none may be kept |                       |
 //! | an earlier channel of it closes         |            |                                             |                       |
 //! | `resume_ttl` is over                    |            |                                             | forgotten             |
 //! | more than `max_disconnected`            |            |                                             | the oldest: forgotten |
+//!
+//! (A *bound hello* is a hello on a channel that was bound with a claim code.)
 //!
 //! A session has at most one channel, and a channel at most one session; every transition changes both together. So the end of a channel
 //! whose session has moved to another channel has no effect, and a session that becomes Disconnected twice has one deadline
@@ -97,10 +99,10 @@ pub enum Dial {
     Bound(BoundDial),
 }
 
-/// The claim in the manifest with which a channel was bound.
+/// The claim with which a channel was bound, as it is in the manifest of the app.
 #[derive(Clone, Debug)]
 pub struct BoundDial {
-    /// The code. A claim with this code finds the session.
+    /// The code, by which [`SessionRegistry::claim`] finds the session.
     pub code: ClaimCode,
     /// The id of the session.
     pub session_id: SessionId,
@@ -229,8 +231,7 @@ struct Session {
     minted: (u64, u64),
     /// The time of the claim, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
     claimed: Option<(u64, u64)>,
-    /// The code with which the session was or can be claimed. `None` once the session has moved from the channel on which the code was
-    /// sent.
+    /// The code with which the session was or can be claimed. `None` after a resume.
     code: Option<ClaimCode>,
     token: ResumeToken,
     /// The previous token, until [`SessionRegistry::confirm`].

@@ -57,7 +57,7 @@ mod tests {
     use crate::claims::draw::sequence;
 
     #[test]
-    fn a_minted_id_looks_like_the_ones_of_the_reference_and_does_not_repeat() {
+    fn a_minted_id_is_24_symbols_of_base_36_after_its_prefix_and_does_not_repeat() {
         let mut random = sequence(3);
         let first = SessionId::mint(&mut random);
         let symbols = first.as_str().strip_prefix("s_").unwrap();

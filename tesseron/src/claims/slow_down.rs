@@ -19,6 +19,7 @@ use protocol_core::time::Instant;
 /// often exceeds every sensible maximum.
 const REMEMBERED: usize = 32;
 
+/// The times of the latest wrong codes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SlowDown {
     of_this_user: VecDeque<Instant>,
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_slides_and_a_right_code_forgets_the_wrong_ones() {
+    fn a_wrong_code_counts_for_a_minute_or_until_a_right_code_is_sent() {
         let mut slow_down = SlowDown::default();
         for second in [0, 10, 20] {
             slow_down.on_failure(Peer::Unknown, at(second * 1000));

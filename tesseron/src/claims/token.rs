@@ -44,7 +44,7 @@ impl ResumeToken {
         self.ct_eq(other).into()
     }
 
-    /// [`Self::matches`] without a branch.
+    /// The result of [`Self::matches`] as a [`Choice`], on which the caller need not branch.
     pub(super) fn ct_eq(&self, other: &Self) -> Choice {
         self.0.as_bytes().ct_eq(other.0.as_bytes())
     }

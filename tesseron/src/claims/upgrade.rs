@@ -133,8 +133,8 @@ mod tests {
             return (0, step);
         }
         let due = gate.poll_timeout().unwrap();
-        let early = due.saturating_duration_since(at(1));
-        assert_eq!(gate.handle_timeout(host, Instant::ZERO.saturating_add(early)), UpgradeStep::Wait, "not early");
+        let a_millisecond_less = due.saturating_duration_since(at(1));
+        assert_eq!(gate.handle_timeout(host, Instant::ZERO.saturating_add(a_millisecond_less)), UpgradeStep::Wait, "not early");
         let step = gate.handle_timeout(host, due);
         assert_eq!((gate.poll_timeout(), gate.handle_timeout(host, at(1_000_000))), (None, UpgradeStep::Wait), "once");
         (due.as_micros() / 1000 - millis, step)

@@ -1,3 +1,5 @@
+// In names of tests, `item` or `bug` and a number cite a rule or a fault (docs/protocols/tesseron.md, "Former numbers").
+
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -97,7 +99,7 @@ fn manifest(id: &str, token: &str) -> BoundDial {
 // Hello.
 
 #[test]
-fn a_hello_on_a_plain_dial_waits_to_be_claimed() {
+fn a_hello_on_an_unbound_channel_begins_a_session_that_waits_to_be_claimed() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.hello("ledger");
     assert_eq!((admission.claimed_at, admission.supersedes), (None, None));
@@ -377,7 +379,7 @@ fn item_106_a_refused_resume_does_not_use_up_the_token() {
 }
 
 #[test]
-fn item_107_every_resume_that_is_refused_and_its_code() {
+fn item_107_each_reason_to_refuse_a_resume_has_the_same_error_code() {
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
@@ -751,9 +753,9 @@ impl World {
         if known.claimed {
             (known.channel, known.code) = (None, None);
             self.sessions.push(known);
-            let waiting: Vec<_> = (0..self.sessions.len()).filter(|index| self.sessions[*index].channel.is_none()).collect();
-            if waiting.len() > LIMIT {
-                self.sessions.remove(waiting[0]);
+            let disconnected: Vec<_> = (0..self.sessions.len()).filter(|index| self.sessions[*index].channel.is_none()).collect();
+            if disconnected.len() > LIMIT {
+                self.sessions.remove(disconnected[0]);
             }
         }
         Some(())
@@ -786,9 +788,9 @@ impl World {
                 }
             }
         }
-        let waiting = self.sessions.iter().filter(|known| known.channel.is_none()).count();
-        assert_eq!(registry.disconnected.len(), waiting);
-        assert_eq!(registry.channels.len(), self.sessions.len() - waiting, "every other channel was closed");
+        let disconnected = self.sessions.iter().filter(|known| known.channel.is_none()).count();
+        assert_eq!(registry.disconnected.len(), disconnected);
+        assert_eq!(registry.channels.len(), self.sessions.len() - disconnected, "every other channel was closed");
         assert_eq!(registry.poll_timeout(), registry.disconnected.keys().map(|expiry| expiry.0).min());
         assert_eq!(registry.pending().len(), self.sessions.iter().filter(|known| !known.claimed).count());
         let routed = registry.routed();
