@@ -49,7 +49,8 @@ impl State {
         leg == Leg::Agent || self.bridge.is_closed(Leg::Agent)
     }
 
-    /// Begins a verb. `driving` is the leg whose driver runs the verb, if any; it replaces that of an earlier verb that panicked.
+    /// Begins a verb. `driving` is the leg whose driver runs the verb, if any. It replaces the value that an earlier verb has left if that
+    /// verb panicked.
     fn begin(&mut self, now: Instant, driving: Option<Leg>) {
         self.now = self.now.max(now);
         self.driving = driving;
@@ -127,8 +128,8 @@ impl SharedBridge {
         Self { engine: Arc::new(Engine::new(state, runtime)) }
     }
 
-    /// One leg, for a [`Driver`](protocol_core::drive::Driver). While any other leg is driven, the agent's leg must be driven, too, until
-    /// it has closed, since its timer serves the deadlines of all legs.
+    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's leg must be driven until it has closed, since its timer serves
+    /// the deadlines of all legs.
     #[must_use]
     pub fn leg(&self, leg: Leg) -> BridgeLeg {
         BridgeLeg { engine: Arc::clone(&self.engine), leg, spare: None }
@@ -295,6 +296,7 @@ impl Machine for BridgeLeg {
         let outcome = self.driven(now, |state| {
             state.park(leg, waker, &mut spare);
             state.handle_frames(leg, frames, now);
+            // If no frame was handled, a leg that has the timer passes the time to the bridge here.
             if !state.bridge.wants_input(leg) || state.deadline(leg).is_some_and(|at| at <= now) {
                 state.handle_timeout(leg, now);
             }
@@ -368,9 +370,9 @@ mod tests {
 
     use super::*;
 
-    struct FrozenRuntime;
+    struct FixedTimeRuntime;
 
-    impl Runtime for FrozenRuntime {
+    impl Runtime for FixedTimeRuntime {
         fn now(&self) -> Instant {
             Instant::from_millis(1)
         }
@@ -397,7 +399,7 @@ mod tests {
         SharedBridge::new(
             BridgeConfig::new(Identity::new("gateway", "1"), 0),
             Box::new(|bytes| bytes.fill(7)),
-            Arc::new(FrozenRuntime),
+            Arc::new(FixedTimeRuntime),
         )
     }
 
@@ -415,14 +417,14 @@ mod tests {
         room.buffered_bytes()
     }
 
-    const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
 
     #[test]
     fn a_driver_is_not_woken_by_its_own_work_and_its_waker_runs_under_no_lock() {
         let bridge = bridge();
         let mut agent = bridge.leg(Leg::Agent);
         let (locking_wake, waker) = locking_wake(&bridge);
-        assert!(turn(&mut agent, &waker, &[HELLO]) > 0, "the answer");
+        assert!(turn(&mut agent, &waker, &[INITIALIZE]) > 0, "the answer");
         assert_eq!(locking_wake.wakes.load(Ordering::Relaxed), 0);
         bridge.close(Close::Now);
         assert_eq!(locking_wake.wakes.load(Ordering::Relaxed), 1, "another task has closed the bridge");
@@ -444,7 +446,7 @@ mod tests {
             &mut agent,
             &before,
             &[
-                HELLO,
+                INITIALIZE,
                 r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"tesseron__claim_session","arguments":{"code":"PQ7N-4D"}}}"#,
             ],
         );
@@ -457,7 +459,7 @@ mod tests {
         let bridge = bridge();
         let mut agent = bridge.leg(Leg::Agent);
         let (locking_wake, waker) = locking_wake(&bridge);
-        turn(&mut agent, &waker, &[HELLO]);
+        turn(&mut agent, &waker, &[INITIALIZE]);
         assert_eq!(agent.poll_timeout(), None);
         let channel = bridge.open().expect("a channel");
         assert_eq!(locking_wake.wakes.load(Ordering::Relaxed), 1, "the app has 5 s for its hello");

@@ -113,16 +113,16 @@ mod tcp {
     /// An address with any free port, which can be reached only from this machine.
     const ANY_PORT: &str = "127.0.0.1:0";
 
-    /// The maximum number of connections whose users are looked up at once. A look-up of many connections takes as long as one of a single
-    /// connection: up to seconds, if another user has opened so many sockets that the system's tables are long. The number is a quarter of
-    /// the usual limit on open files.
+    /// The maximum number of connections whose users are looked up at once: a quarter of the usual limit on open files. A look-up of many
+    /// connections takes no longer than that of one. It takes seconds if another user has made the system's tables long by opening many
+    /// sockets.
     const MAX_LOOKUPS: usize = 256;
 
     pub(crate) struct TcpAcceptor<S: Sockets> {
         listener: S::TcpListener,
         address: SocketAddr,
         /// `true` if the system can report which user has connected.
-        knows_users: bool,
+        reports_users: bool,
         sockets: S,
     }
 
@@ -131,13 +131,13 @@ mod tcp {
             let (listener, address) = S::Io::bind(ANY_PORT).await.map_err(TransportError::listening_on(ANY_PORT))?;
             let url = LoopbackUrl::at(address)
                 .map_err(|_| TransportError::listening_on(address)(io::ErrorKind::AddrNotAvailable.into()))?;
-            Ok((Self { listener, address, knows_users: peer::can_be_known(), sockets }, Address::WebSocket(url)))
+            Ok((Self { listener, address, reports_users: peer::can_be_known(), sockets }, Address::WebSocket(url)))
         }
 
         /// Waits for a connection, and accepts all that are ready, up to [`MAX_LOOKUPS`]. If no users are looked up, accepts exactly one.
         async fn accept_all(&self) -> io::Result<Vec<(S::Tcp, SocketAddr)>> {
             let mut all = Vec::from([S::accept_tcp(&self.listener).await?]);
-            while self.knows_users && all.len() < MAX_LOOKUPS {
+            while self.reports_users && all.len() < MAX_LOOKUPS {
                 let mut next = pin!(S::accept_tcp(&self.listener));
                 match poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
                     Poll::Ready(Ok(one)) => all.push(one),
@@ -151,7 +151,7 @@ mod tcp {
         /// Finds the users of the connections; `None` for a connection that has already ended.
         async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<Peer>> {
             let unknown = remotes.iter().map(|_| Some(Peer::Unknown)).collect();
-            if !self.knows_users {
+            if !self.reports_users {
                 return unknown;
             }
             let local = self.address;
@@ -233,7 +233,7 @@ mod unix {
     pub(crate) struct UnixAcceptor<S: Sockets>(S::UnixListener);
 
     impl<S: Sockets> UnixAcceptor<S> {
-        /// Creates the socket in a folder with mode 0700, so that no other user can reach it, not even before its own permissions are set.
+        /// Creates the socket in a folder with mode 0700, so that no other user can reach the socket even before its permissions are set.
         pub(crate) fn open(home: &Home, id: &str) -> Result<(Self, Address, SocketFile), TesseronError> {
             let folder = home.sockets();
             home::make_private_folder(&folder)?;

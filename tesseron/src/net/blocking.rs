@@ -33,7 +33,7 @@ struct Slot<T> {
     waker: Option<Waker>,
 }
 
-/// Dropped together with the job.
+/// A part of the job. When the job is dropped, this wakes the task that waits for the result.
 struct Filling<T>(Arc<Mutex<Slot<T>>>);
 
 impl<T> Drop for Filling<T> {

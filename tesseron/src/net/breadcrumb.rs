@@ -2,8 +2,8 @@
 //! code from its agent can then name the gateway that the code belongs to (`docs/protocols/tesseron.md`, "Files").
 //!
 //! The file is named after the code. Only this user can read it. It is removed when its session is claimed or has ended, or when the
-//! agent's session has ended. The first scan of a gateway also removes breadcrumbs of dead processes that are more than an hour old, and
-//! all that are more than 24 hours old. A breadcrumb gives no access to an app: its contents are only shown to people.
+//! agent's session has ended. The first scan of a gateway also removes old breadcrumbs ([`sweep`]). A breadcrumb gives no access to an app:
+//! its contents are only shown to people.
 
 use std::borrow::Cow;
 use std::format;
@@ -89,8 +89,8 @@ impl Minter {
     }
 }
 
-/// Removes the breadcrumbs of dead processes that are older than 1 h, and all breadcrumbs that are older than 24 h or more than 10 min
-/// ahead of the clock. Reads at most 1024 files.
+/// Removes each breadcrumb that is older than 24 h, or more than 10 min ahead of the clock, or older than 1 h if its process is dead. Reads
+/// at most 1024 files.
 pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
     let folder = home.claims();
     let refused = |refused| TesseronError::Folder { path: home.claims(), refused };

@@ -1,4 +1,4 @@
-//! A running gateway: a bridge whose legs are on sockets, and the manifests of the apps.
+//! A running gateway: a bridge that finds its apps by their manifests, and connects to them over sockets.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -53,9 +53,9 @@ struct Apps {
     app_ids: BTreeMap<String, String>,
     /// The breadcrumbs of unclaimed sessions, by their channels.
     breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
-    /// The last error of writing a breadcrumb since the last scan.
+    /// The last error of writing a breadcrumb since the last scan, or the error of [`breadcrumb::sweep`].
     unannounced: Option<TesseronError>,
-    /// Apps that could not be connected since the last scan, by their names.
+    /// The errors of connecting to apps since the last scan, each with the name of the app.
     unreachable: Vec<(String, TesseronError)>,
 }
 
@@ -65,10 +65,10 @@ struct Apps {
 pub struct Scan {
     /// Manifests that cannot be used.
     pub refused: Vec<ManifestRefused>,
-    /// The last error, since the last scan, of announcing a code of this gateway to other gateways; after the first scan
-    /// that succeeds, also the error of removing old announcements.
+    /// The last error, since the last scan, of writing a breadcrumb, by which a code of this gateway is announced to other gateways. If
+    /// there is none, the first scan that succeeds gives the error of removing old breadcrumbs here.
     pub unannounced: Option<TesseronError>,
-    /// Apps that could not be connected since the last scan, by their names; at most 64.
+    /// The errors of connecting to apps since the last scan, each with the name of the app; at most 64.
     pub unreachable: Vec<(String, TesseronError)>,
 }
 
@@ -194,7 +194,7 @@ impl<S: Sockets> Gateway<S> {
     }
 
     /// Reads the manifests, connects to the apps that make no codes of their own, each in a new task, and removes the manifests of dead
-    /// processes. The first scan also removes old announcements of codes.
+    /// processes. The first scan also removes old breadcrumbs.
     ///
     /// # Errors
     /// [`TesseronError::Folder`], as [`Home::read_instances`].
@@ -315,7 +315,7 @@ impl<S: Sockets> Gateway<S> {
 }
 
 impl Apps {
-    /// Lets the next scan connect to an instance, unless it still has a channel: an agent's claim may have made another one.
+    /// Lets the next scan connect to an instance, unless the instance still has a channel, for example one that was opened for a claim.
     fn forget_dial(&mut self, id: &str) {
         if !self.channels.values().any(|connected| connected == id) {
             self.dialled.remove(id);
@@ -324,7 +324,7 @@ impl Apps {
 }
 
 impl Shared {
-    /// Records that an app could not be connected, so that the next scan tries again.
+    /// Records that connecting to an app has failed, so that the next scan reports the error and tries again.
     fn record_unreachable(&self, instance: &Instance, error: TesseronError) {
         let mut apps = self.lock();
         apps.forget_dial(&instance.id);

@@ -27,7 +27,7 @@ impl Home {
     #[must_use]
     pub fn at(home: impl Into<PathBuf>) -> Self {
         let home = home.into();
-        // Absolute, since manifests contain it.
+        // Absolute, since manifests contain paths below it.
         Self(std::path::absolute(&home).unwrap_or(home).join(FOLDER))
     }
 
@@ -114,7 +114,7 @@ pub(super) fn mode(file: &fs::Metadata) -> u32 {
     return if file.is_dir() { 0o700 } else { 0o600 };
 }
 
-/// Returns `true` if a process is alive, or, except for the id 0, if the system does not report this.
+/// Returns `true` if a process is alive. On systems other than Unix, every process counts as alive except the one with the id 0.
 pub(super) fn is_alive(process: u32) -> bool {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! The state that an app's listener, its task and its channels share: the claim, the manifest, and accepted channels.
+//! The state that an app's listener, its accepting task and its channels share: the claim, the manifest, and accepted channels.
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -67,7 +67,7 @@ impl<S: Sockets> Sources for S {
     }
 }
 
-/// The host of an app, shared by its listener, its task and its channels.
+/// The host of an app, shared by its listener, its accepting task and its channels.
 pub(super) struct Shared {
     sources: Box<dyn Sources>,
     address: Address,
@@ -92,9 +92,9 @@ struct State {
     diallers: BTreeMap<Place, Dialling>,
     /// `true` once no more connections are accepted.
     over: bool,
-    /// The task that accepts connections.
+    /// The waker of the accepting task.
     task: Option<Waker>,
-    /// Tasks that wait for a channel, or for a code.
+    /// The wakers of tasks that wait for a channel, or for a code.
     waiting: Vec<Waker>,
 }
 
@@ -247,7 +247,7 @@ impl Shared {
         self.lock().host.claim().map(|claim| claim.code.clone())
     }
 
-    /// The state for the accepting task; `None` once the host is closed. Wakes the task when the state changes.
+    /// The state for the accepting task; `None` once the host is closed. The next change of the state wakes the task.
     pub(super) fn accept_state(&self, cx: &Context<'_>) -> Option<AcceptState> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
@@ -340,7 +340,7 @@ impl Shared {
         Poll::Ready(Some(code))
     }
 
-    /// Closes the host.
+    /// Closes the host: no more connections are accepted, and the manifest is removed.
     pub(super) fn close(&self) {
         let never_accepted = self.change(|state, _| {
             state.end();

@@ -141,7 +141,7 @@ pub struct ManifestRefused {
     pub path: PathBuf,
     /// The reason.
     pub reason: RefusedFor,
-    /// The file that was read, kept open.
+    /// The file that was read, kept open so that [`Self::remove_if_dead`] can check that `path` still leads to it.
     file: Option<HiddenFile>,
 }
 
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_names_another_folder_is_refused_even_as_a_file_name() {
+    fn an_invalid_id_is_refused_even_if_it_is_the_name_of_the_file() {
         for id in ["", ".", "..", ".hidden", "a b", "a/b", "a\u{e9}", &"x".repeat(129)] {
             let manifest = with("instanceId", id.into());
             assert!(matches!(parse(manifest.as_bytes(), id), Err(RefusedFor::Id)), "{id}");
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_that_we_write_can_be_read_and_is_removed_with_its_owner() {
+    fn a_manifest_that_we_write_can_be_read_and_is_removed_when_it_is_dropped() {
         let scratch = Scratch::new();
         let instance = parsed(&with("pid", std::process::id().into())).unwrap();
         let claim = instance.claim.clone();

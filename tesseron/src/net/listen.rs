@@ -93,21 +93,21 @@ pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<
     random.check()?;
     let host = if options.any_user { host.for_any_user() } else { host };
     let id = format!("inst-{:016x}", u64::from_ne_bytes(number));
-    let (binding, app_name, is_minted) = (options.binding, options.app_name, host.claim().is_some());
-    let named = id.clone();
+    let (binding, app_name, has_claim) = (options.binding, options.app_name, host.claim().is_some());
+    let instance_id = id.clone();
     let instance = |address| Instance {
-        id: named,
+        id: instance_id,
         app_name,
         added_at,
         process: Some(std::process::id()),
         address,
-        hello_handled_by_host: is_minted,
+        hello_handled_by_host: has_claim,
         claim: None,
     };
     match binding {
         #[cfg(feature = "websocket")]
         Binding::WebSocket => {
-            if !is_minted && !options.any_user && !peer::can_be_known() {
+            if !has_claim && !options.any_user && !peer::can_be_known() {
                 return Err(TesseronError::AnyUser);
             }
             let (acceptor, address) = acceptor::TcpAcceptor::open(sockets.clone()).await?;
@@ -137,9 +137,9 @@ fn start<S: Sockets>(
 
 /// An app that listens for gateways, and has one channel at a time.
 ///
-/// A task accepts connections, answers connections that it refuses, and keeps the manifest up to date. When a channel has ended, since its
-/// peer has closed it or its transport was closed or dropped, the next gateway may connect. With [`ClaimCodeSource::App`] the next gateway
-/// needs a new code.
+/// A task accepts connections, answers connections that it refuses, and keeps the manifest up to date. When a channel has ended, because
+/// its peer has closed it or its transport was closed or dropped, the next gateway may connect. With [`ClaimCodeSource::App`] the next
+/// gateway needs a new code.
 ///
 /// Dropping the listener stops accepting connections, and removes the manifest and the socket file, unless other files have replaced them.
 /// The end of the runtime has the same effect. A channel that was returned continues.

@@ -56,7 +56,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(5);
 #[cfg(unix)]
 const MAX_BIND_LINE: usize = 4096;
 
-/// A runtime for Tesseron. In addition to tasks and a clock it has timers, the wall clock, and raw sockets.
+/// A runtime for Tesseron. In addition to tasks and a clock it has timers, the wall clock, and TCP and Unix sockets.
 pub trait Sockets: Runtime + Clone {
     /// A timer.
     type Alarm: Timer + Send + 'static;

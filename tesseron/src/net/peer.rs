@@ -110,8 +110,8 @@ mod linux {
             self.found.iter().any(Option::is_none)
         }
 
-        /// Searches a table until all are found. A malformed line is skipped. Returns an error if the table cannot be read, or is not
-        /// UTF-8.
+        /// Searches a table until all sockets are found. A malformed line is skipped. Returns an error if the table cannot be read, or is
+        /// not UTF-8.
         pub(super) fn read(&mut self, mut table: impl BufRead) -> io::Result<()> {
             let mut line = String::new();
             while self.is_incomplete() && table.read_line(&mut line)? > 0 {
@@ -125,6 +125,7 @@ mod linux {
             Ok(())
         }
 
+        /// Reads a line; `None` if it is malformed, or not that of a socket to look for.
         fn line(&self, line: &str) -> Option<(usize, Socket)> {
             let mut columns = line.split_ascii_whitespace().skip(1);
             let index = self.indexes.get(columns.next()?)?;

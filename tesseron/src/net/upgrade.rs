@@ -28,7 +28,7 @@ fn invalid(why: impl Into<std::boxed::Box<dyn core::error::Error + Send + Sync>>
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Reads a head, and returns it with the bytes that were read after it.
+/// Reads the head of a request or of an answer, and returns it with the bytes that were read after it.
 async fn read_head<B: StreamIo<S>, S, H: TryParse>(stream: &mut S) -> io::Result<(H, Vec<u8>)> {
     let mut read = Vec::new();
     let mut piece = [0; READ_BYTES];
