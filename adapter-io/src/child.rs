@@ -198,14 +198,14 @@ mod tests {
 
     /// A process, its transport and its timer. The process exits only when it is killed, and either writes without end or writes nothing.
     #[derive(Clone, Default)]
-    struct Stubborn {
+    struct FakeChild {
         is_silent: Rc<Cell<bool>>,
         killed: Rc<Cell<bool>>,
         now: Rc<Cell<u64>>,
         frames: Rc<Cell<usize>>,
     }
 
-    impl Process for Stubborn {
+    impl Process for FakeChild {
         type Stderr = ();
 
         fn poll_exit(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    impl FrameIo for Stubborn {
+    impl FrameIo for FakeChild {
         type Error = io::Error;
 
         fn poll_recv(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    impl Timer for Stubborn {
+    impl Timer for FakeChild {
         fn now(&self) -> Instant {
             Instant::from_millis(self.now.get())
         }
@@ -266,18 +266,18 @@ mod tests {
 
     #[test]
     fn a_child_that_writes_without_end_is_killed_after_its_grace_and_its_status_is_known() {
-        let world = Stubborn::default();
-        let mut child = Child::new(world.clone(), world.clone(), world.clone()).with_exit_grace(Duration::from_millis(300));
+        let fake = FakeChild::default();
+        let mut child = Child::new(fake.clone(), fake.clone(), fake.clone()).with_exit_grace(Duration::from_millis(300));
         let mut cx = Context::from_waker(Waker::noop());
         for now in [0, 100, 299] {
-            world.now.set(now);
-            world.frames.set(0);
+            fake.now.set(now);
+            fake.frames.set(0);
             assert!(child.poll_close(&mut cx).is_pending());
-            assert_eq!((world.killed.get(), world.frames.get()), (false, MAX_FRAMES_IN_A_ROW));
+            assert_eq!((fake.killed.get(), fake.frames.get()), (false, MAX_FRAMES_IN_A_ROW));
         }
-        world.now.set(300);
+        fake.now.set(300);
         assert!(child.poll_close(&mut cx).is_pending());
-        assert!(world.killed.get());
+        assert!(fake.killed.get());
         assert_eq!(child.exit().status(), None);
         assert!(matches!(child.poll_close(&mut cx), Poll::Ready(Ok(()))));
         assert_eq!(child.exit().status().and_then(|status| status.signal()), Some(9));
@@ -285,20 +285,20 @@ mod tests {
 
     #[test]
     fn the_output_of_a_child_ends_with_its_exit_although_another_process_holds_the_pipe() {
-        let world = Stubborn::default();
-        let mut child = Child::new(world.clone(), world.clone(), world.clone());
+        let fake = FakeChild::default();
+        let mut child = Child::new(fake.clone(), fake.clone(), fake.clone());
         let mut cx = Context::from_waker(Waker::noop());
-        world.is_silent.set(true);
+        fake.is_silent.set(true);
         assert!(child.poll_recv(&mut cx).is_pending(), "it has not exited");
-        world.killed.set(true);
+        fake.killed.set(true);
         assert!(child.poll_recv(&mut cx).is_pending(), "its last output may still arrive");
         assert_eq!(child.exit().status().and_then(|status| status.signal()), Some(9));
-        world.is_silent.set(false);
+        fake.is_silent.set(false);
         assert!(matches!(child.poll_recv(&mut cx), Poll::Ready(Ok(Some(_)))));
-        world.is_silent.set(true);
-        world.now.set(99);
+        fake.is_silent.set(true);
+        fake.now.set(99);
         assert!(child.poll_recv(&mut cx).is_pending());
-        world.now.set(100);
+        fake.now.set(100);
         assert!(matches!(child.poll_recv(&mut cx), Poll::Ready(Ok(None))));
         assert_eq!(child.exit().process_id(), Some(7));
         assert!(matches!(child.poll_close(&mut cx), Poll::Ready(Ok(()))));

@@ -36,8 +36,8 @@ pub fn fifo_stdout() -> Option<File> {
 /// writer, reading it after a second opening would wait for another writer instead of reaching the end.
 fn open(path: &str, options: &mut OpenOptions) -> Option<File> {
     let is_pipe = |file: Metadata| file.file_type().is_fifo();
-    let is_nameless = || read_link(path).is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"pipe:["));
-    if !IS_SUPPORTED || !metadata(path).is_ok_and(is_pipe) || !is_nameless() {
+    let is_anonymous = || read_link(path).is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"pipe:["));
+    if !IS_SUPPORTED || !metadata(path).is_ok_and(is_pipe) || !is_anonymous() {
         return None;
     }
     options.custom_flags(O_NONBLOCK).open(path).ok()

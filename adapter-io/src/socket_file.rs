@@ -12,7 +12,7 @@ pub struct SocketFile {
     made: (u64, u64),
 }
 
-fn file_at(path: &Path) -> io::Result<(u64, u64)> {
+fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
@@ -27,7 +27,7 @@ impl SocketFile {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(Error::PathExists { path: path.into() }),
             Err(error) => return Err(Error::listening_on(path.display())(error)),
         };
-        match file_at(path) {
+        match device_and_inode(path) {
             Ok(made) => Ok((listener, Self { path: path.into(), made })),
             Err(error) => {
                 // Otherwise no process could listen at the path again. If the file is gone, another one at the path is not ours.
@@ -48,7 +48,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if file_at(&self.path).is_ok_and(|file| file == self.made) {
+        if device_and_inode(&self.path).is_ok_and(|file| file == self.made) {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_ends_when_its_reader_is_dropped() {
+    fn the_thread_ends_when_the_stdin_value_is_dropped() {
         let (stdin, sender, is_dropped) = stdin();
         for _ in 0..3 {
             let _ = sender.send(Ok(b"one".to_vec()));

@@ -100,9 +100,9 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
-        work: impl FnOnce(&mut WebSocketContext, &mut Ready<'_, '_, B, S>) -> Result<T, Error>,
+        work: impl FnOnce(&mut WebSocketContext, &mut NonBlocking<'_, '_, B, S>) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
-        let mut stream = Ready { stream: &mut self.stream, cx: Some(cx), reads: MAX_IN_A_ROW, io: PhantomData };
+        let mut stream = NonBlocking { stream: &mut self.stream, cx: Some(cx), reads: MAX_IN_A_ROW, io: PhantomData };
         match work(&mut self.context, &mut stream) {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             result => Poll::Ready(result),
@@ -111,7 +111,7 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
 }
 
 /// A stream during one call of the library: it implements `Read` and `Write`, which fail with `WouldBlock` when the stream is pending.
-struct Ready<'a, 'b, B, S> {
+struct NonBlocking<'a, 'b, B, S> {
     stream: &'a mut S,
     /// `None` if there is no task to wake. Then the stream is not used, and every operation fails with `WouldBlock`.
     cx: Option<&'a mut Context<'b>>,
@@ -120,8 +120,8 @@ struct Ready<'a, 'b, B, S> {
     io: PhantomData<fn() -> B>,
 }
 
-impl<'b, B: StreamIo<S>, S> Ready<'_, 'b, B, S> {
-    fn now<T>(&mut self, poll: impl FnOnce(&mut S, &mut Context<'b>) -> Poll<io::Result<T>>) -> io::Result<T> {
+impl<'b, B: StreamIo<S>, S> NonBlocking<'_, 'b, B, S> {
+    fn attempt<T>(&mut self, poll: impl FnOnce(&mut S, &mut Context<'b>) -> Poll<io::Result<T>>) -> io::Result<T> {
         match self.cx.as_deref_mut().map_or(Poll::Pending, |cx| poll(self.stream, cx)) {
             Poll::Ready(result) => result,
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
@@ -129,11 +129,11 @@ impl<'b, B: StreamIo<S>, S> Ready<'_, 'b, B, S> {
     }
 }
 
-impl<B: StreamIo<S>, S> Read for Ready<'_, '_, B, S> {
+impl<B: StreamIo<S>, S> Read for NonBlocking<'_, '_, B, S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = self.reads;
         self.reads = left.saturating_sub(1);
-        self.now(|stream, cx| {
+        self.attempt(|stream, cx| {
             if left == 0 {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -143,13 +143,13 @@ impl<B: StreamIo<S>, S> Read for Ready<'_, '_, B, S> {
     }
 }
 
-impl<B: StreamIo<S>, S> Write for Ready<'_, '_, B, S> {
+impl<B: StreamIo<S>, S> Write for NonBlocking<'_, '_, B, S> {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.now(|stream, cx| B::poll_write(stream, cx, from))
+        self.attempt(|stream, cx| B::poll_write(stream, cx, from))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.now(|stream, cx| B::poll_flush(stream, cx))
+        self.attempt(|stream, cx| B::poll_flush(stream, cx))
     }
 }
 
@@ -223,7 +223,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
             return Ok(());
         }
         let text = Utf8Bytes::try_from(transmit.frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        let mut stream = Ready::<B, S> { stream: &mut self.stream, cx: None, reads: 0, io: PhantomData };
+        let mut stream = NonBlocking::<B, S> { stream: &mut self.stream, cx: None, reads: 0, io: PhantomData };
         match self.context.write(&mut stream, Message::Text(text)) {
             // The library has put the message into its buffer although it reports an error.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
@@ -329,17 +329,17 @@ mod tests {
     const PONG: u8 = 0x8a;
 
     /// A message as a client sends it, with a mask of zeros.
-    fn masked(head: u8, payload: &[u8]) -> Vec<u8> {
-        let mut message = unmasked(head, payload);
-        let head = message.len() - payload.len();
+    fn masked(first_byte: u8, payload: &[u8]) -> Vec<u8> {
+        let mut message = unmasked(first_byte, payload);
+        let at = message.len() - payload.len();
         message[1] |= 0x80;
-        message.splice(head..head, [0; 4]);
+        message.splice(at..at, [0; 4]);
         message
     }
 
     /// A message as a server sends it.
-    fn unmasked(head: u8, payload: &[u8]) -> Vec<u8> {
-        let mut message = vec![head];
+    fn unmasked(first_byte: u8, payload: &[u8]) -> Vec<u8> {
+        let mut message = vec![first_byte];
         match payload.len() {
             length @ ..126 => message.push(length as u8),
             length @ ..65536 => {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_come_from_the_operating_system() {
+    fn random_bytes_fill_the_buffer_and_differ_each_time() {
         let (clock, mut bytes) = (Clock::start(), [[0; 32]; 2]);
         for bytes in &mut bytes {
             Runtime::fill_random(&clock, bytes).unwrap();

@@ -49,7 +49,7 @@ use crate::{Clock, Connection, Error};
 /// [`Error::Connect`] if the address is malformed; or if it begins with `https://`, and there are no root certificates, or the feature
 /// `http-client-tls` is off.
 pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Connection, Error> {
-    let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start()), Connector, Clocked)?;
+    let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start()), Connector, HyperTimer)?;
     Ok(Connection::of(None, peer, driven))
 }
 
@@ -63,7 +63,7 @@ pub fn http_connect_on(
     config: Config,
     server: HttpServerAddress,
 ) -> Result<Connection, Error> {
-    let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start_on(executor)), Connector, Clocked)?;
+    let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start_on(executor)), Connector, HyperTimer)?;
     Ok(Connection::of(Some(executor), peer, driven))
 }
 
@@ -97,8 +97,8 @@ async fn open(address: Uri) -> io::Result<Socket> {
     let host = address.host().ok_or(io::ErrorKind::InvalidInput)?;
     // A URL has an IPv6 address in brackets.
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let usual = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
-    let port = address.port_u16().unwrap_or(usual);
+    let default_port = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    let port = address.port_u16().unwrap_or(default_port);
     within(HTTP_CONNECT_TIMEOUT, async {
         let addresses = resolve((host, port)).await?;
         first_of(&addresses).await
@@ -132,9 +132,9 @@ async fn within<T>(time: Duration, wait: impl Future<Output = io::Result<T>>) ->
 
 /// Makes timers for hyper.
 #[derive(Clone, Copy, Debug)]
-struct Clocked;
+struct HyperTimer;
 
-impl rt::Timer for Clocked {
+impl rt::Timer for HyperTimer {
     fn sleep(&self, span: Duration) -> Pin<Box<dyn Sleep>> {
         Box::pin(Sleeping(Timer::after(span)))
     }
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn the_addresses_of_a_host_are_tried_in_turn() {
-        let [taken, free] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [closed, open] = [&taken, &free].map(|listener| listener.local_addr().unwrap());
-        drop(taken);
+        let [closing, staying] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [closed, open] = [&closing, &staying].map(|listener| listener.local_addr().unwrap());
+        drop(closing);
         smol::block_on(async {
             let socket = first_of(&[closed, open]).await.unwrap();
             assert_eq!(socket.0.peer_addr().unwrap(), open);

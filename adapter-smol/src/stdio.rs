@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn bytes_written_to_standard_output_reach_its_pipe() {
-        let (mut far, pipe) = io::pipe().expect("a pipe");
+        let (mut reader, pipe) = io::pipe().expect("a pipe");
         let mut stdout = Stdout(Output::Pipe(Async::new(File::from(OwnedFd::from(pipe))).expect("it can be polled")));
         smol::block_on(async {
             stdout.write_all(b"one ").await.expect("it is written");
@@ -147,7 +147,7 @@ mod tests {
         });
         drop(stdout);
         let mut read = String::new();
-        far.read_to_string(&mut read).expect("it is read");
+        reader.read_to_string(&mut read).expect("it is read");
         assert_eq!(read, "one two three");
     }
 }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn random_bytes_come_from_the_operating_system() {
+    async fn random_bytes_fill_the_buffer_and_differ_each_time() {
         let (clock, mut bytes) = (Clock::start(), [[0; 32]; 2]);
         for bytes in &mut bytes {
             Runtime::fill_random(&clock, bytes).unwrap();

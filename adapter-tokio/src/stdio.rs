@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_written_to_standard_output_reach_its_pipe() {
-        let (pipe, mut far) = pipe::pipe().expect("a pipe");
+        let (pipe, mut reader) = pipe::pipe().expect("a pipe");
         let mut stdout = Stdout(Output::Pipe(pipe));
         stdout.write_all(b"one ").await.expect("it is written");
         let count = stdout.write_vectored(&[IoSlice::new(b"two "), IoSlice::new(b"three")]).await.expect("it is written");
@@ -171,7 +171,7 @@ mod tests {
         stdout.shutdown().await.expect("it is closed");
         drop(stdout);
         let mut read = String::new();
-        far.read_to_string(&mut read).await.expect("it is read");
+        reader.read_to_string(&mut read).await.expect("it is read");
         assert_eq!(read, "one two three");
     }
 }

@@ -82,7 +82,7 @@ async fn handlers_get_the_extensions_of_layers_and_no_request_that_a_layer_refus
 
 /// A layer for CORS alone refuses no request: browsers enforce CORS, and some requests need no permission of the server.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_a_listed_origin_may_call_and_another_does_not_reach_the_service() {
+async fn a_page_of_a_listed_origin_can_call_a_tool_and_other_origins_do_not_reach_the_service() {
     const PAGE: &str = "https://app.example.com";
     let called = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&called);
@@ -110,22 +110,25 @@ async fn a_page_of_a_listed_origin_may_call_and_another_does_not_reach_the_servi
     let asked = tokio::task::spawn_blocking(move || {
         ["https://app.example.com", "https://evil.example.com"].map(|origin| {
             let head = format!("Host: localhost\r\nOrigin: {origin}\r\n");
-            let wanted = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: mcp-name,mcp-param-region\r\n";
-            let asked_first = exchange(address, &format!("OPTIONS /mcp HTTP/1.1\r\n{head}{wanted}Connection: close\r\n\r\n"));
-            (asked_first.to_lowercase(), ask(address, &format!("{head}Authorization: Bearer ada\r\n")).to_lowercase())
+            let preflight_fields =
+                "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: mcp-name,mcp-param-region\r\n";
+            let preflight =
+                exchange(address, &format!("OPTIONS /mcp HTTP/1.1\r\n{head}{preflight_fields}Connection: close\r\n\r\n"));
+            (preflight.to_lowercase(), ask(address, &format!("{head}Authorization: Bearer ada\r\n")).to_lowercase())
         })
     });
-    let [(first, listed), (foreign_first, foreign)] = asked.await.expect("no panic");
+    let [(listed_preflight, listed), (foreign_preflight, foreign)] = asked.await.expect("no panic");
     assert!(
-        first.starts_with("http/1.1 200 ") && first.contains("access-control-allow-headers: mcp-name,mcp-param-region"),
-        "{first}"
+        listed_preflight.starts_with("http/1.1 200 ")
+            && listed_preflight.contains("access-control-allow-headers: mcp-name,mcp-param-region"),
+        "{listed_preflight}"
     );
     assert!(
         listed.starts_with("http/1.1 200 ") && listed.contains("access-control-allow-origin: https://app.example.com"),
         "{listed}"
     );
     assert!(listed.contains("access-control-expose-headers: mcp-session-id"), "{listed}");
-    assert!(foreign_first.starts_with("http/1.1 403 ") && foreign.starts_with("http/1.1 403 "), "{foreign_first}{foreign}");
+    assert!(foreign_preflight.starts_with("http/1.1 403 ") && foreign.starts_with("http/1.1 403 "), "{foreign_preflight}{foreign}");
     assert_eq!(called.load(Ordering::Relaxed), 1);
     serving.abort();
 }

@@ -14,24 +14,24 @@ use protocol_core::{CallTimeouts, Close, CloseReason, Config, Identity, Invoke, 
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 
-type Wire<I = Duplex> = Driver<Session, I, Alarm>;
+type SessionDriver<I = Duplex> = Driver<Session, I, Alarm>;
 
 fn identity() -> Identity {
     Identity::new("test", "1")
 }
 
-fn driver<I: FrameIo>(config: Config, transport: I) -> Wire<I> {
+fn driver<I: FrameIo>(config: Config, transport: I) -> SessionDriver<I> {
     let clock = Clock::start();
     let alarm = clock.alarm();
     let now = alarm.now();
     Driver::new(Session::new(config, now), transport, alarm)
 }
 
-fn client(transport: Duplex) -> Wire {
+fn client(transport: Duplex) -> SessionDriver {
     driver(Config::mcp_client(identity()), transport)
 }
 
-fn server(transport: Duplex) -> Wire {
+fn server(transport: Duplex) -> SessionDriver {
     driver(Config::mcp_server(identity()), transport)
 }
 
@@ -39,17 +39,17 @@ fn call(text: &str) -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(format!(r#"{{"name":"echo","arguments":{{"text":"{text}"}}}}"#)).unwrap())
 }
 
-fn invoke(client: &mut Wire, call: Invoke) {
+fn invoke(client: &mut SessionDriver, call: Invoke) {
     let now = client.now();
     client.machine_mut().invoke(call, now).unwrap();
 }
 
-async fn next(driver: &mut Wire) -> Event {
+async fn next(driver: &mut SessionDriver) -> Event {
     driver.next_event().await.unwrap().unwrap()
 }
 
 /// Answers every call with its own arguments after `steps` updates, one a second, until the session ends.
-async fn echo(mut server: Wire, steps: u64) -> CloseReason {
+async fn echo(mut server: SessionDriver, steps: u64) -> CloseReason {
     let mut end = None;
     while let Some(event) = server.next_event().await.unwrap() {
         match event {
@@ -97,7 +97,7 @@ async fn a_call_its_progress_and_its_result_cross_a_pipe_of_seven_bytes() {
 }
 
 /// Drives both until the handshake is complete.
-async fn shake_hands(client: &mut Wire, server: &mut Wire) {
+async fn shake_hands(client: &mut SessionDriver, server: &mut SessionDriver) {
     // The server is driven further after its event, since its answer may not be written yet.
     let server = async {
         assert!(matches!(next(server).await, Event::Ready(_)));

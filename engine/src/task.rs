@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_dropped_before_its_end_settles() {
+    fn a_task_that_is_dropped_before_its_end_settles_as_dropped() {
         let owner = Arc::new(Owner::default());
         let mut task = Task::new(Arc::clone(&owner), Box::pin(core::future::pending()));
         assert!(poll(&mut task).is_pending());

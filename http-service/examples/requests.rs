@@ -24,7 +24,7 @@ struct Echo {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, times] = arguments.as_slice() else { return Err("usage: requests stateless|inline|refused TIMES".into()) };
-    let (tool, name, status) = match kind.as_str() {
+    let (tool, mcp_name, status) = match kind.as_str() {
         "stateless" => ("echo", "echo", 200),
         "inline" => ("echo_inline", "echo_inline", 200),
         "refused" => ("echo", "another", 400),
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .header("accept", "application/json, text/event-stream")
             .header("mcp-protocol-version", "2026-07-28")
             .header("mcp-method", "tools/call")
-            .header("mcp-name", name)
+            .header("mcp-name", mcp_name)
             .body(body.clone())?;
         let mut response = Box::pin(service.respond(request));
         let mut cx = TaskContext::from_waker(Waker::noop());

@@ -40,7 +40,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<B> {
         /// The body is being read, if `is_wanted`.
-        Reading { owner: Arc<Owner>, parts: Option<Parts>, #[pin] body: B, is_wanted: bool, read: PartialBody },
+        Reading { owner: Arc<Owner>, parts: Option<Parts>, #[pin] body: B, needs_body: bool, read: PartialBody },
         /// There is no head yet. The exchange is taken out with the head.
         Waiting { exchange: Option<Exchange> },
     }
@@ -49,8 +49,8 @@ pin_project! {
 impl<B> HttpFuture<B> {
     pub(crate) fn new(owner: Arc<Owner>, request: Request<B>) -> Self {
         let (parts, body) = request.into_parts();
-        let is_wanted = owner.needs_body(&parts);
-        Self { state: State::Reading { owner, parts: Some(parts), body, is_wanted, read: PartialBody::default() } }
+        let needs_body = owner.needs_body(&parts);
+        Self { state: State::Reading { owner, parts: Some(parts), body, needs_body, read: PartialBody::default() } }
     }
 
     /// Returns `true` until the body of the request was read, or, if the body is not needed, until the first poll.
@@ -67,8 +67,8 @@ impl<B: Body> Future for HttpFuture<B> {
         let mut state = self.project().state;
         loop {
             let exchange = match state.as_mut().project() {
-                StateProjection::Reading { owner, parts, body, is_wanted, read } => {
-                    let body = if *is_wanted { ready!(read.poll_read(body, owner.body_limit(), cx)) } else { Bytes::new() };
+                StateProjection::Reading { owner, parts, body, needs_body, read } => {
+                    let body = if *needs_body { ready!(read.poll_read(body, owner.body_limit(), cx)) } else { Bytes::new() };
                     let Some(parts) = parts.take() else { return Poll::Pending };
                     match owner.begin(parts, body) {
                         Ok(exchange) => Some(exchange),

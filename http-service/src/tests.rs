@@ -108,7 +108,7 @@ fn service(seen: &Arc<Seen>) -> Service {
             let header = parts.and_then(|parts| parts.headers.get("x-name")).and_then(|value| value.to_str().ok());
             Ok(header.unwrap_or("nobody").to_owned())
         }))
-        .tool(seeing("wait", seen, async |seen, context| {
+        .tool(counting_tool("wait", seen, async |seen, context| {
             context.cancelled().await;
             seen.cancelled.fetch_add(1, Ordering::Relaxed);
             // Handlers clean up within their grace.
@@ -118,7 +118,7 @@ fn service(seen: &Arc<Seen>) -> Service {
             seen.cleaned.store(true, Ordering::Relaxed);
             Err(ToolError::failed("cancelled"))
         }))
-        .tool(seeing("count", seen, async |seen, context| {
+        .tool(counting_tool("count", seen, async |seen, context| {
             for step in 1..=3 {
                 context.progress(Progress::count(step, 3));
                 context.sleep(ms(200)).await?;
@@ -126,7 +126,7 @@ fn service(seen: &Arc<Seen>) -> Service {
             }
             Ok("counted")
         }))
-        .tool(seeing("flood", seen, async |seen, context| {
+        .tool(counting_tool("flood", seen, async |seen, context| {
             let text = "x".repeat(1000);
             for step in 1..=2000 {
                 context.progress(Progress::count(step, 2000).with_message(text.as_str()));
@@ -138,7 +138,7 @@ fn service(seen: &Arc<Seen>) -> Service {
 }
 
 /// A tool whose handler counts its steps, its cancel and its cleanup.
-fn seeing<F, Fut>(name: &str, seen: &Arc<Seen>, handler: F) -> Tool
+fn counting_tool<F, Fut>(name: &str, seen: &Arc<Seen>, handler: F) -> Tool
 where
     F: Fn(Arc<Seen>, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<&'static str, ToolError>> + Send + 'static,
@@ -361,7 +361,7 @@ fn progress_turns_the_response_into_a_stream_of_events() {
 }
 
 #[test]
-fn a_quiet_call_becomes_a_stream_after_a_while() {
+fn a_call_without_output_becomes_a_stream_at_the_first_keep_alive() {
     let mut bench = Bench::with(|config| config.timeouts.keep_alive = ms(300));
     let mut called = bench.call("nap");
     assert_eq!(called.status(), 0);
@@ -439,7 +439,7 @@ fn a_response_that_waits_is_woken_only_when_there_is_something_to_read() {
 // ---- Disconnects ----
 
 #[test]
-fn a_client_that_leaves_before_the_head_cancels_a_request_without_a_handshake() {
+fn a_client_that_disconnects_before_the_head_cancels_a_request_without_a_handshake() {
     let mut bench = Bench::new();
     let called = bench.call("wait");
     assert_eq!(called.status(), 0);
@@ -451,7 +451,7 @@ fn a_client_that_leaves_before_the_head_cancels_a_request_without_a_handshake() 
 }
 
 #[test]
-fn a_client_that_leaves_during_the_stream_cancels_a_request_without_a_handshake() {
+fn a_client_that_disconnects_during_the_stream_cancels_a_request_without_a_handshake() {
     let mut bench = Bench::with(|config| config.timeouts.keep_alive = ms(10));
     let mut called = bench.call("wait");
     bench.run(20);
@@ -491,7 +491,7 @@ fn the_response_of_a_call_that_the_client_has_cancelled_ends_without_a_result() 
 }
 
 #[test]
-fn a_session_that_is_not_used_ends() {
+fn a_session_without_requests_ends_after_its_idle_time() {
     let mut bench = Bench::with(|config| config.timeouts.session_idle = ms(5000));
     let session = bench.open();
     bench.run(4999);
@@ -560,7 +560,7 @@ fn a_body_is_read_up_to_the_limit_and_not_at_all_if_the_head_is_refused() {
 }
 
 #[test]
-fn foreign_and_repeated_hosts_and_origins_are_refused() {
+fn requests_with_foreign_or_repeated_hosts_or_origins_are_refused() {
     let mut bench = Bench::new();
     for fields in [
         &[("host", "evil.example.com")][..],
@@ -578,7 +578,7 @@ fn foreign_and_repeated_hosts_and_origins_are_refused() {
 // ---- Back-pressure ----
 
 #[test]
-fn little_is_queued_for_a_reader_that_stops_and_its_handler_goes_on() {
+fn progress_for_a_client_that_stops_reading_is_merged_while_its_handler_goes_on() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 10_000);
     let session = bench.open();
     let both = [bench.call("flood"), bench.call_in(&session, 1, "flood")];
@@ -593,7 +593,7 @@ fn little_is_queued_for_a_reader_that_stops_and_its_handler_goes_on() {
 }
 
 #[test]
-fn a_reader_that_stops_delays_no_other_request_of_its_session() {
+fn a_client_that_stops_reading_a_response_delays_no_other_request_of_its_session() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 1000);
     let session = bench.open();
     let stopped = bench.call_in(&session, 1, "flood");
@@ -703,7 +703,7 @@ fn closing_refuses_new_requests_ends_streams_and_lets_earlier_requests_end() {
 }
 
 #[test]
-fn a_request_that_does_not_end_within_the_grace_is_answered_that_the_server_is_closing() {
+fn a_request_that_outlasts_the_grace_gets_the_error_that_the_server_is_closing() {
     let mut bench = Bench::new();
     let session = bench.open();
     let (mut called, mut modern) = (bench.call_in(&session, 1, "wait"), bench.call("wait"));
@@ -1002,7 +1002,7 @@ fn a_call_that_the_agent_of_a_gateway_cancels_ends_its_exchange() {
 }
 
 #[test]
-fn a_gateway_that_closes_ends_its_session_and_one_that_is_refused_never_begins() {
+fn a_gateway_that_closes_ends_its_session_and_a_refused_session_never_begins() {
     let (mut bench, bridges) = gateways();
     let (one, other) = (bench.open(), bench.open());
     bridges.lock().unwrap()[0].close(Close::Now);

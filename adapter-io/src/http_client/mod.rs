@@ -291,7 +291,7 @@ impl<C: HttpConnector> Driver<C> {
         let id = request.id;
         let request = self.request_of(request);
         let taken = self.pools.take();
-        let pool = taken.place;
+        let pool = taken.number;
         let mut parts = self.sender.clone();
         let (task, handle) = abortable(async move {
             let last = match request {

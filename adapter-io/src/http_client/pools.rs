@@ -68,7 +68,7 @@ fn http_2(builder: &mut legacy::Builder) {
     builder.http2_max_concurrent_reset_streams(RESETS).http2_max_local_error_reset_streams(LATE);
 }
 
-type Web<C> = legacy::Client<Limited<OverTls<C>>, Full<Bytes>>;
+type HyperClient<C> = legacy::Client<Limited<OverTls<C>>, Full<Bytes>>;
 
 /// Pools of connections. Each pool has at most [`STREAMS`] requests, so that no request waits for the end of another.
 pub(super) struct Pools<C> {
@@ -82,7 +82,7 @@ pub(super) struct Pools<C> {
 }
 
 struct Pool<C> {
-    web: Web<C>,
+    client: HyperClient<C>,
     /// The number of requests that have not ended.
     requests: usize,
     /// Ready once the first of these requests has a connection, or has ended.
@@ -91,15 +91,15 @@ struct Pool<C> {
 
 /// The place of one request in a pool.
 pub(super) struct Taken<C> {
-    web: Web<C>,
+    client: HyperClient<C>,
     /// The number of the pool.
-    pub(super) place: usize,
-    turn: Turn,
+    pub(super) number: usize,
+    rank: Rank,
 }
 
 /// The order in which the requests of a pool get connections. Later requests wait until the first has its connection, for [`OPENING`] at
 /// most, since they may share it. Otherwise each would make a connection of its own before it is known if the server speaks HTTP/2.
-enum Turn {
+enum Rank {
     First(oneshot::Sender<()>),
     Later(Shared<oneshot::Receiver<()>>, Arc<dyn TimedRuntime>),
     Any,
@@ -121,29 +121,29 @@ impl<C: HttpConnector> Pools<C> {
 
     /// Takes a place in a pool for a request. Give the place back when the request has ended.
     pub(super) fn take(&mut self) -> Taken<C> {
-        let has_room = |place: &usize| self.pools.get(place).is_none_or(|pool| pool.requests < STREAMS);
-        let place = (0..).find(has_room).unwrap_or_default();
-        let pool = self.pools.entry(place).or_insert_with(|| Pool {
-            web: self.builder.build(self.connector.clone()),
+        let has_room = |number: &usize| self.pools.get(number).is_none_or(|pool| pool.requests < STREAMS);
+        let number = (0..).find(has_room).unwrap_or_default();
+        let pool = self.pools.entry(number).or_insert_with(|| Pool {
+            client: self.builder.build(self.connector.clone()),
             requests: 0,
             opened: oneshot::channel().1.shared(),
         });
-        let turn = if !self.are_shared {
-            Turn::Any
+        let rank = if !self.are_shared {
+            Rank::Any
         } else if pool.requests == 0 {
             let (first, opened) = oneshot::channel();
             pool.opened = opened.shared();
-            Turn::First(first)
+            Rank::First(first)
         } else {
-            Turn::Later(pool.opened.clone(), Arc::clone(&self.runtime))
+            Rank::Later(pool.opened.clone(), Arc::clone(&self.runtime))
         };
         pool.requests = pool.requests.saturating_add(1);
-        Taken { web: pool.web.clone(), place, turn }
+        Taken { client: pool.client.clone(), number, rank }
     }
 
     /// Gives a place in the pool with this number back, after the end of its request.
-    pub(super) fn give_back(&mut self, place: usize) {
-        if let Some(pool) = self.pools.get_mut(&place) {
+    pub(super) fn give_back(&mut self, number: usize) {
+        if let Some(pool) = self.pools.get_mut(&number) {
             pool.requests = pool.requests.saturating_sub(1);
         }
     }
@@ -152,38 +152,41 @@ impl<C: HttpConnector> Pools<C> {
 impl<C: HttpConnector> Taken<C> {
     /// Makes the request in its turn, and returns the response once its head has arrived.
     pub(super) async fn response(self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
-        let web = &self.web;
-        match self.turn {
-            Turn::Any => response(web, request).await,
-            Turn::Later(opened, runtime) => {
+        let client = &self.client;
+        match self.rank {
+            Rank::Any => response(client, request).await,
+            Rank::Later(opened, runtime) => {
                 let mut alarm = runtime.timer();
-                let late = alarm.now().saturating_add(OPENING);
-                select(opened, poll_fn(|cx| alarm.poll_until(cx, late))).await;
-                response(web, request).await
+                let deadline = alarm.now().saturating_add(OPENING);
+                select(opened, poll_fn(|cx| alarm.poll_until(cx, deadline))).await;
+                response(client, request).await
             }
-            Turn::First(opened) => {
+            Rank::First(opened) => {
                 let mut connection = capture_connection(&mut request);
-                let noting = async move {
+                let note_connection = async move {
                     connection.wait_for_connection_metadata().await;
                     drop(opened);
                     pending().await
                 };
-                select(pin!(response(web, request)), pin!(noting)).await.factor_first().0
+                select(pin!(response(client, request)), pin!(note_connection)).await.factor_first().0
             }
         }
     }
 }
 
 /// Makes a request, and returns the response once its head has arrived.
-async fn response<C: HttpConnector>(web: &Web<C>, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
+async fn response<C: HttpConnector>(
+    client: &HyperClient<C>,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, legacy::Error> {
     for _ in 1..ATTEMPTS {
-        match web.request(request.clone()).await {
+        match client.request(request.clone()).await {
             // The request may have waited for the connection of another request that was given up.
             Err(error) if error.is_connect() && !is_of_system(&error) => {}
             result => return result,
         }
     }
-    web.request(request).await
+    client.request(request).await
 }
 
 /// An error and its causes.
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_waits_for_the_connection_of_one_that_is_given_up_makes_its_own() {
+    fn a_request_makes_its_own_connection_once_the_request_whose_connection_it_waits_for_is_given_up() {
         let connector = over_tls(Two::default(), &HttpServerAddress::new("http://localhost"), false).unwrap();
         let runtime: Arc<dyn TimedRuntime> = Arc::new(testing::Executor::new());
         let mut pools = Pools::new(connector, false, &runtime, Never);
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_on_which_nothing_moves_is_closed_once_its_request_is_given_up() {
+    fn a_stalled_connection_is_closed_within_30_s_after_its_request_is_given_up() {
         for is_http_2 in [false, true] {
             let open = Arc::new(());
             let stall = Stall { is_http_2, open: Arc::clone(&open) };
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_wait_for_the_connection_of_the_first_but_not_for_long() {
+    fn later_requests_wait_at_most_a_second_for_the_connection_of_the_first() {
         let two = Two::default();
         let opened = Arc::clone(&two.0);
         let connector = over_tls(two, &HttpServerAddress::new("http://localhost"), false).unwrap();
