@@ -11,11 +11,11 @@ use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 use protocol_core::time::Instant;
 
-/// The default for the time that a child has to exit after the transport has begun to close the child's input.
+/// The default of [`Child::with_exit_grace`].
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 
-/// The time for which the transport waits for more output after it has noticed the exit of a child. All output of the child itself arrives
-/// within this time, but processes that the child has started may keep the pipe open.
+/// The time for which the transport waits for more output after it has noticed the exit of a child. The last output of the child itself
+/// should arrive within this time. The end of the pipe may never arrive, since processes that the child has started may keep it open.
 const LAST_OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// The maximum number of frames that a closing transport discards before the task yields.
@@ -42,12 +42,12 @@ pub trait Process {
 
 /// A child process as a transport, over its standard input and output.
 ///
-/// Closing the transport closes the input of the child. A server exits when its input is closed. If the child does not exit within a grace
-/// (default: 5 s), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped instead, the child is
-/// killed at once, and the runtime reaps it.
+/// Closing the transport closes the input of the child, at which a server should exit. If the child does not exit within
+/// [a grace](Self::with_exit_grace), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped
+/// instead, the child is killed at once, and the runtime reaps it.
 ///
-/// The exit of the child also ends the input of the transport, after the bytes that the child has written. Processes that the child has
-/// started, and that share the pipe, do not keep the connection open, unless they write without a pause.
+/// The exit of the child also ends the input of the transport, after the bytes that the child has written. If processes that the child has
+/// started hold the pipe, the input ends nevertheless, unless they write without a pause.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
     process: P,
@@ -106,8 +106,8 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// The exit status. `None` until the transport has noticed the exit, for which it must be polled; it stays `None` if the transport is
-    /// dropped before that.
+    /// Returns the exit status, or `None` if the transport has not noticed the exit. It notices the exit only while it is polled. If it is
+    /// dropped before, the status stays `None`.
     #[must_use]
     pub fn status(&self) -> Option<ExitStatus> {
         self.status.get().copied()
@@ -196,7 +196,8 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::rc::Rc;
 
-    /// A process, its transport and its timer. The process exits only when it is killed, and either writes without end or writes nothing.
+    /// A process, the transport over its pipes, and a timer. The process exits only when it is killed. Until then it writes without end or,
+    /// if `is_silent`, nothing.
     #[derive(Clone, Default)]
     struct FakeChild {
         is_silent: Rc<Cell<bool>>,

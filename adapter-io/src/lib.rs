@@ -15,10 +15,10 @@
 //!
 //! An adapter for another runtime reads and writes bytes ([`ByteIo`], [`StreamIo`]), accepts connections ([`Accept`]), and implements
 //! timers ([`Timer`](protocol_core::drive::Timer)), tasks (`engine::Runtime`) and child processes ([`Process`]). This crate adds framing by
-//! lines and, with the feature `websocket`, by WebSocket messages; the closing of connections; the type of all errors ([`Error`]); a thread
-//! that reads standard input ([`Stdin`]); and the lifetimes of child processes and socket files. With the feature `http-client` it has the
-//! client of Streamable HTTP, `http_client`, for which an adapter opens the connections (`HttpConnector`). With `http-client-tls` this
-//! client also uses TLS and, over TLS, HTTP/2.
+//! lines and, with the feature `websocket`, by WebSocket messages; the closing of connections; the error type of all transports
+//! ([`Error`]); a thread that reads standard input ([`Stdin`]); and the lifetimes of child processes and socket files. With the feature
+//! `http-client` it has the client of Streamable HTTP, `http_client`, for which an adapter opens the connections (`HttpConnector`). With
+//! `http-client-tls` this client also uses TLS and, over TLS, HTTP/2.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -22,7 +22,7 @@ pub trait ByteIo<R, W> {
     /// Reads into `into`, with [`LineDecoder::space`] or [`LineDecoder::read_with`]. Returns the number of bytes, which is zero at the end.
     fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
 
-    /// Writes `pieces` in order, or a first part of them. Returns the number of bytes, which is zero if `writer` accepts no more.
+    /// Writes `pieces` in order, or only the first bytes of them. Returns the number of bytes, which is zero if `writer` accepts no more.
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
     /// Flushes all bytes that were written.

@@ -26,7 +26,7 @@ pub trait ListenTcp<L>: Accept<L> {
     fn bind(address: &str) -> impl Future<Output = io::Result<(L, SocketAddr)>> + Send;
 }
 
-/// A TCP listener: an `L`, on which `B` listens and accepts connections.
+/// A TCP listener. `L` is the listening socket of a runtime, and `B` implements listening and accepting for that runtime.
 pub struct TcpListener<B, L> {
     listener: L,
     address: SocketAddr,
@@ -91,7 +91,8 @@ mod unix {
         fn bind(path: &Path) -> io::Result<L>;
     }
 
-    /// A listener on a Unix socket: an `L`, on which `B` listens and accepts connections. Dropping it removes the socket file.
+    /// A listener on a Unix socket. `L` is the listening socket of a runtime, and `B` implements listening and accepting for that runtime.
+    /// Dropping the listener removes the socket file.
     pub struct UnixListener<B, L> {
         listener: L,
         file: SocketFile,

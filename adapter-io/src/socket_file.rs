@@ -30,7 +30,8 @@ impl SocketFile {
         match device_and_inode(path) {
             Ok(made) => Ok((listener, Self { path: path.into(), made })),
             Err(error) => {
-                // Otherwise no process could listen at the path again. If the file is gone, another one at the path is not ours.
+                // A file that stays would keep every process from listening at the path. If it is already gone, a later file at the path is
+                // not ours.
                 if error.kind() != io::ErrorKind::NotFound {
                     let _ = std::fs::remove_file(path);
                 }

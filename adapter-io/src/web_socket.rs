@@ -14,7 +14,7 @@ use protocol_core::drive::FrameIo;
 use protocol_core::limits::Limits;
 use protocol_core::session::Transmit;
 
-/// The number of bytes waiting to be written above which no more frames are accepted.
+/// While more bytes than this wait to be written, no further frame is accepted.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 /// The size of the read buffer, in bytes, which an idle connection keeps.
 const READ_BYTES: usize = 16 * 1024;
@@ -110,7 +110,8 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
     }
 }
 
-/// A stream during one call of the library: it implements `Read` and `Write`, which fail with `WouldBlock` when the stream is pending.
+/// A stream during one call of the library, with the blocking traits `Read` and `Write`: instead of blocking, they fail with `WouldBlock`
+/// when the stream is pending.
 struct NonBlocking<'a, 'b, B, S> {
     stream: &'a mut S,
     /// `None` if there is no task to wake. Then the stream is not used, and every operation fails with `WouldBlock`.
@@ -121,6 +122,7 @@ struct NonBlocking<'a, 'b, B, S> {
 }
 
 impl<'b, B: StreamIo<S>, S> NonBlocking<'_, 'b, B, S> {
+    /// Polls the stream once. If it is pending, fails with `WouldBlock`.
     fn attempt<T>(&mut self, poll: impl FnOnce(&mut S, &mut Context<'b>) -> Poll<io::Result<T>>) -> io::Result<T> {
         match self.cx.as_deref_mut().map_or(Poll::Pending, |cx| poll(self.stream, cx)) {
             Poll::Ready(result) => result,
@@ -242,7 +244,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.closing {
             self.closing = true;
-            // Only the bytes that can be written at once are written, so that a peer that does not read cannot delay the end.
+            // Only the bytes that can be written without waiting are written, so that a peer that does not read cannot delay the end.
             let goodbye = self.goodbye.clone();
             let _ = self.poll(cx, |context, stream| context.close(stream, Some(goodbye)));
         }
@@ -407,7 +409,7 @@ mod tests {
     fn a_read_takes_sixteen_kibibytes_of_a_long_message() {
         let mut socket = server([masked(TEXT, &[b' '; 64 << 10])]);
         assert_eq!(received(&mut socket).len(), 1);
-        // The last read takes the rest of the message, since the head of the message took some of the room of the first.
+        // The fifth read takes the last bytes of the message, since its header took some of the room of the first read.
         assert_eq!(socket.stream.reads, 5);
     }
 

@@ -61,10 +61,10 @@ where
     Connection::start(Some(executor), transport, |runtime| Endpoint::client(client, config, runtime))
 }
 
-/// A connection that runs in a task of its own. It is also a future of the end of the connection.
+/// A connection that runs in a task of its own. It is also a future that waits for the end of the connection.
 ///
-/// The future is ready when the session is closed, its last frames are written or were not taken by the peer for 5 s, all handlers have
-/// ended, and the transport is closed. Its output is the reason for which the session closed, or [`Error::Broken`] if the transport failed.
+/// The future is ready when the session is closed, all handlers have ended, the last frames are written (for which the peer has 5 s), and
+/// the transport is closed. Its output is the reason for which the session closed, or [`Error::Broken`] if the transport failed.
 /// [`Peer::close`] can close the session gracefully.
 ///
 /// # Cancel safety
@@ -89,7 +89,7 @@ impl Connection {
         Self::of(executor, peer, async move { driven.await.map_err(Error::broken) })
     }
 
-    /// A connection that `driven` runs.
+    /// A connection to `peer`, run by the future `driven` in a new task.
     pub(crate) fn of(
         executor: Option<&Arc<Executor<'static>>>,
         peer: Peer,

@@ -91,8 +91,8 @@ impl Connectable for Socket {
     }
 }
 
-/// Connects to the host and the port of an address. The IP addresses of the host are tried one after another, each for an equal part of the
-/// time.
+/// Connects to the host and the port of an address. The IP addresses of the host are tried one after another, each for an equal part of
+/// [`HTTP_CONNECT_TIMEOUT`].
 async fn open(address: Uri) -> io::Result<Socket> {
     let host = address.host().ok_or(io::ErrorKind::InvalidInput)?;
     // A URL has an IPv6 address in brackets.

@@ -6,7 +6,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::net::TcpStream;
 
-/// A connection, with the traits of hyper.
+/// A TCP connection that implements the traits of hyper.
 #[derive(Debug)]
 pub(crate) struct Socket(pub(crate) TcpStream);
 

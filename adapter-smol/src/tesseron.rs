@@ -17,7 +17,7 @@ use crate::{Alarm, Clock, SmolIo};
 /// Listens for Tesseron gateways as an app, and writes a manifest by which gateways find the app.
 ///
 /// # Cancel safety
-/// Cancel safe: if the future is dropped, nothing listens, and there is no manifest.
+/// Cancel safe: if the future is dropped, no listener and no manifest remain.
 ///
 /// # Errors
 /// As [`::tesseron::net::listen`].
@@ -28,7 +28,7 @@ pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListene
 /// Listens for gateways as [`tesseron_listen`] does, with tasks on `executor`.
 ///
 /// # Cancel safety
-/// Cancel safe: if the future is dropped, nothing listens, and there is no manifest.
+/// Cancel safe: if the future is dropped, no listener and no manifest remain.
 ///
 /// # Errors
 /// As [`::tesseron::net::listen`].

@@ -7,13 +7,13 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::Error;
 
 /// Serves `service` to all clients that connect to `address`, a host and a port, over HTTP/1.1 and HTTP/2. Port 0 stands for any free port;
-/// see [`HttpListener::local_addr`]. The service answers requests for every path. Connections are tasks of the runtime of the service.
+/// see [`HttpListener::local_addr`]. The service answers requests for every path. Each connection is a task on the runtime of `service`.
 ///
 /// To serve clients on other machines, listen on an address that they can reach, and let the service accept its host name: by default it
 /// accepts only `localhost`, `127.0.0.1` and `[::1]` as hosts.
 ///
 /// # Cancel safety
-/// Cancel safe: if the future is dropped, nothing listens.
+/// Cancel safe: if the future is dropped, no listener remains.
 ///
 /// # Errors
 /// [`Error::Listen`].
@@ -24,7 +24,7 @@ pub async fn http_listen(address: &str, service: HttpService) -> Result<HttpList
 /// Serves `service` as [`http_listen`] does, with `limits` for its connections.
 ///
 /// # Cancel safety
-/// Cancel safe: if the future is dropped, nothing listens.
+/// Cancel safe: if the future is dropped, no listener remains.
 ///
 /// # Errors
 /// [`Error::Listen`].

@@ -13,8 +13,8 @@
 //!
 //! # This crate
 //!
-//! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`], for Tesseron with
-//! `tesseron_listen` or `tesseron_dial`, or make one of any other stream with [`LineIo`]. Then either
+//! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`]; for
+//! Tesseron, with `tesseron_listen` or `tesseron_dial`; or make one from any other stream with [`LineIo`]. Then either
 //! * run an endpoint over the transport with [`serve`] or [`connect`], which start a task and return a [`Connection`]; or
 //! * run a session without an endpoint over it, with a [`protocol_core::drive::Driver`] and the timer [`Clock::alarm`].
 //!

@@ -15,7 +15,7 @@ use crate::{Alarm, Clock, TokioIo};
 /// Listens for Tesseron gateways as an app, and writes a manifest by which gateways find the app.
 ///
 /// # Cancel safety
-/// Cancel safe: if the future is dropped, nothing listens, and there is no manifest.
+/// Cancel safe: if the future is dropped, no listener and no manifest remain.
 ///
 /// # Errors
 /// As [`::tesseron::net::listen`].

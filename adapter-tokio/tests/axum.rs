@@ -80,7 +80,8 @@ async fn handlers_get_the_extensions_of_layers_and_no_request_that_a_layer_refus
     serving.abort();
 }
 
-/// A layer for CORS alone refuses no request: browsers enforce CORS, and some requests need no permission of the server.
+/// A layer for CORS alone refuses no request: browsers enforce CORS, and send some requests without a preflight. So the test also has a
+/// [`HostOriginLayer`].
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_a_listed_origin_can_call_a_tool_and_other_origins_do_not_reach_the_service() {
     const PAGE: &str = "https://app.example.com";

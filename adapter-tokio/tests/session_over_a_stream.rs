@@ -96,9 +96,9 @@ async fn a_call_its_progress_and_its_result_cross_a_pipe_of_seven_bytes() {
     assert_eq!(serving.await.unwrap(), CloseReason::Eof);
 }
 
-/// Drives both until the handshake is complete.
+/// Drives both ends until the handshake is complete.
 async fn shake_hands(client: &mut SessionDriver, server: &mut SessionDriver) {
-    // The server is driven further after its event, since its answer may not be written yet.
+    // The server is driven further after its event, since its response to `initialize` may not be written yet.
     let server = async {
         assert!(matches!(next(server).await, Event::Ready(_)));
         next(server).await
@@ -129,7 +129,7 @@ async fn two_ends_that_both_send_more_than_their_buffers_hold_do_not_block_each_
     let mut client = client(one);
     let text = "y".repeat(100_000);
     let begin = Instant::now();
-    // The frames of each direction are together larger than its buffer.
+    // Each frame is larger than the buffer of its direction.
     for _ in 0..8 {
         invoke(&mut client, call(&text));
     }
@@ -156,7 +156,7 @@ async fn a_peer_that_reads_nothing_delays_the_end_of_a_close_by_five_seconds_at_
     assert!(begin.elapsed() <= Duration::from_secs(6), "{:?}", begin.elapsed());
 }
 
-/// A server, and the bytes at the other end.
+/// A server, and the stream of bytes to it.
 fn raw() -> (tokio::task::JoinHandle<CloseReason>, DuplexStream) {
     let (one, other) = tokio::io::duplex(1 << 16);
     (tokio::spawn(echo(server(LineIo::whole(other)), 0)), one)

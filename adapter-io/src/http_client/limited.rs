@@ -1,4 +1,4 @@
-//! Connections with time limits: for making them, and for a server that reads nothing.
+//! Connections with two time limits: one for making the connection, and one for a server that reads nothing.
 
 use core::time::Duration;
 use std::error::Error as StdError;
@@ -24,7 +24,7 @@ const CONNECTION_TIMEOUT: Duration = HTTP_CONNECT_TIMEOUT.saturating_mul(2);
 /// The longest time for which a server may read nothing while bytes wait to be sent to it.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connector that makes its connections by another connector, and fails if that takes longer than [`CONNECTION_TIMEOUT`].
+/// A connector that makes its connections with another connector, and fails if that takes longer than [`CONNECTION_TIMEOUT`].
 #[derive(Clone)]
 pub(super) struct Limited<C> {
     connector: C,

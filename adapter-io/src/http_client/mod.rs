@@ -1,8 +1,8 @@
 //! A client of Streamable HTTP: an endpoint, an [`HttpClient`] and pools of connections, driven by one task.
 //!
 //! Each HTTP request runs in a task of its own. When the request is given up, the task ends, which closes its connection over HTTP/1.1, and
-//! resets its stream over HTTP/2. The parts of all responses come by one queue. It is bounded, so that responses are read no faster than
-//! their frames are handled.
+//! resets its stream over HTTP/2. The parts of all responses pass through one queue. It is bounded, so that responses are read no faster
+//! than their frames are handled.
 
 mod address;
 mod limited;
@@ -41,15 +41,17 @@ pub use self::address::HttpServerAddress;
 use self::pools::{Pools, Taken, chain};
 use crate::Error;
 
-/// The time limit for making a connection over HTTP: 10 s for all addresses of a host together. The connector of an [`http_client`] should
-/// keep it. The client itself allows twice as long for the name look-up, the connection and the handshake of TLS together.
+/// The time limit for making a connection over HTTP: 10 s for all addresses of a host together. The connector that is passed to
+/// [`http_client`] should enforce it. The client itself allows twice as long for the name look-up, the connection and the TLS handshake
+/// together.
 pub const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of parts of responses that may wait to be handled, in addition to one for each request.
 const PARTS: usize = 16;
 /// The maximum number of parts that are handled in one turn.
 const PARTS_PER_TURN: usize = 64;
 
-/// A connector of hyper-util, which opens a connection to the host and the port of an address, without TLS, also for `https://`.
+/// A connector of hyper-util, which opens a connection to the host and the port of an address. The connection is without TLS, even for
+/// `https://`: [`http_client`] adds TLS.
 pub trait HttpConnector:
     Service<
         Uri,
@@ -146,7 +148,7 @@ enum Part {
 
 type Parts = mpsc::Sender<(HttpRequestId, Part)>;
 
-/// A frame, its lane, and the exchange of the session on whose stream the frame came, if there is one.
+/// A frame, its lane, and the exchange (of the session) on whose stream the frame came, if there is one.
 struct Arrived {
     frame: Bytes,
     lane: Lane,
@@ -187,11 +189,11 @@ struct Driver<C> {
     requests: HashMap<HttpRequestId, Running>,
     sender: Parts,
     receiver: mpsc::Receiver<(HttpRequestId, Part)>,
-    /// A frame for which the session has no room.
+    /// A frame for which the session has had no room. Events of `http` wait until it is passed on.
     waiting: Option<Arrived>,
     end: Option<CloseReason>,
     failure: Option<Error>,
-    /// The reason for which a connection was lost last.
+    /// The reason for the last loss of a connection.
     last_loss: String,
 }
 
@@ -308,7 +310,8 @@ impl<C: HttpConnector> Driver<C> {
         self.requests.insert(id, Running { task: handle, pool });
     }
 
-    /// The request as a value of hyper. `None` if its target or one of its fields is malformed, which the client has checked before.
+    /// The request as a value of hyper. `None` if its target or one of its fields is malformed, which the [`HttpClient`] has already ruled
+    /// out.
     fn request_of(&self, request: HttpClientRequest) -> Option<Request<Full<Bytes>>> {
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(&*request.target);
         let method = Method::from_bytes(request.method.as_str().as_bytes()).ok()?;

@@ -29,8 +29,8 @@ use super::{HttpConnector, OverTls};
 const STREAMS: usize = 100;
 /// The maximum time for which requests wait for the connection that the first of them makes.
 const OPENING: Duration = Duration::from_secs(1);
-/// The maximum number of attempts to get a connection. An attempt is repeated only if it has failed because it waited for the connection of
-/// another request that was given up.
+/// The maximum number of attempts to get a connection. An attempt is repeated only after one kind of failure: it waited for a connection
+/// that another request was making, and that request was given up.
 const ATTEMPTS: usize = 3;
 
 /// Tasks of a runtime, for connections.
@@ -52,7 +52,7 @@ fn builder(tasks: Tasks, timer: impl Timer + Clone + Send + Sync + 'static) -> l
     builder
 }
 
-/// The settings of HTTP/2, where requests share a connection, which must not fail because of one of its streams.
+/// The settings of HTTP/2. Requests share a connection, which must not fail because of one of its streams.
 #[cfg(feature = "http-client-tls")]
 fn http_2(builder: &mut legacy::Builder) {
     /// The time without a frame of the server after which a connection with requests is tested by a ping.
@@ -97,8 +97,8 @@ pub(super) struct Taken<C> {
     rank: Rank,
 }
 
-/// The order in which the requests of a pool get connections. Later requests wait until the first has its connection, for [`OPENING`] at
-/// most, since they may share it. Otherwise each would make a connection of its own before it is known if the server speaks HTTP/2.
+/// The rank of a request in its pool. Later requests wait until the first has its connection, for [`OPENING`] at most, since they may
+/// share it. Otherwise each would make a connection of its own before it is known if the server speaks HTTP/2.
 enum Rank {
     First(oneshot::Sender<()>),
     Later(Shared<oneshot::Receiver<()>>, Arc<dyn TimedRuntime>),
@@ -141,7 +141,7 @@ impl<C: HttpConnector> Pools<C> {
         Taken { client: pool.client.clone(), number, rank }
     }
 
-    /// Gives a place in the pool with this number back, after the end of its request.
+    /// Gives back a place in the pool with this number, after the end of its request.
     pub(super) fn give_back(&mut self, number: usize) {
         if let Some(pool) = self.pools.get_mut(&number) {
             pool.requests = pool.requests.saturating_sub(1);
@@ -150,7 +150,8 @@ impl<C: HttpConnector> Pools<C> {
 }
 
 impl<C: HttpConnector> Taken<C> {
-    /// Makes the request in its turn, and returns the response once its head has arrived.
+    /// Makes the request. If it is a later one, first waits for the first request of the pool. Returns the response once its head has
+    /// arrived.
     pub(super) async fn response(self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
         let client = &self.client;
         match self.rank {

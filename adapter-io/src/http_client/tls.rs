@@ -1,4 +1,4 @@
-//! Connections over TLS. The versions of HTTP are offered in the handshake: HTTP/2, and HTTP/1.1 for servers that do not speak it.
+//! Connections over TLS. The handshake offers HTTP/2, and HTTP/1.1 for servers without HTTP/2.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::HttpServerAddress;
 
 /// Reads a certificate in DER, or several in PEM. The error describes what is wrong.
 pub(super) fn read(certificates: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
-    // The first bytes of a long ASN.1 sequence, with which no text begins.
+    // A long sequence in DER begins with these bytes, and no text does.
     let is_der = matches!(certificates, [0x30, 0x80..=0xFF, ..]);
     let read = if is_der {
         vec![CertificateDer::from(certificates.to_vec())]

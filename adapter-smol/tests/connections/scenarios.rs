@@ -1,5 +1,5 @@
-//! Every scenario over every transport. The expected observations of each are in `tests::scenarios::list`, the same for both adapters and
-//! for all transports.
+//! Every scenario over every transport. The scenarios are in `tests::scenarios::list`, with the expected observations, which are the same
+//! for both adapters and for all transports.
 
 use crate::glue;
 

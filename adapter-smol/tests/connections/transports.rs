@@ -1,4 +1,5 @@
-//! Transports that cannot be opened, that break, and that are child processes: `tests::scenarios::transports`.
+//! Transports that cannot be opened, that break, and that are child processes. The rows are in
+//! `tests::scenarios::transports`.
 
 use crate::glue;
 

@@ -1,4 +1,5 @@
-//! Connections of this adapter, with both ends over each of its transports. The tests are rows of lists that both adapters share.
+//! Connections with this adapter at both ends, over each of its transports. The tests are rows of the lists in `tests::scenarios`, which
+//! both adapters share. Each file here runs one list.
 #![cfg(unix)]
 
 use programs::tokio as glue;

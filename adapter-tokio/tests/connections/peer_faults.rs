@@ -1,4 +1,4 @@
-//! Peers that behave as other SDKs do by mistake: `tests::scenarios::faults`.
+//! Peers that make the mistakes of other SDKs. The rows are in `tests::scenarios::faults`.
 
 use crate::glue;
 

@@ -1,4 +1,5 @@
-//! Both bindings of Tesseron over real sockets, and the manifests of its apps: `tests::scenarios::tesseron`.
+//! Tesseron over real sockets of both kinds, Unix sockets and WebSockets, and the manifests of its apps. The rows are in
+//! `tests::scenarios::tesseron`.
 
 use crate::glue;
 
