@@ -5,9 +5,9 @@
 //! itself, on the thread of the verb. If the driver is in a turn, or has something else to do, its task is woken as usual. An early send
 //! saves one wake at each end of a round trip, and 5.6 to 6.6 % of the processor instructions of a round trip over pipes and sockets.
 //!
-//! The driver is in a *cell*, a mutex for which nobody waits. The driver's task locks the cell for a turn, and a verb locks it for an early
-//! send. A verb that finds the cell locked wakes the task. A task that finds the cell locked stores a request, which the verb executes
-//! after it has released the cell.
+//! The driver is in a *cell*, a mutex for which no thread waits. The driver's task locks the cell for a turn, and a verb locks it for an
+//! early send. A verb that finds the cell locked wakes the task. A task that finds the cell locked stores a request, which the verb
+//! executes after it has released the cell.
 
 use core::task::{Context, Poll};
 use std::any::Any;
@@ -23,7 +23,8 @@ use protocol_core::drive::{Driver, FrameIo, Machine, Timer};
 use crate::lock::Early;
 use crate::{DriverSlot, Engine, Guarded, SendsEarly, wake_all};
 
-/// The cell that holds a driver. No thread ever waits for its lock, so the code of a transport, which runs under it, may call any method.
+/// The cell that holds a driver. No thread ever waits for its lock, so the code of a transport, which runs under it, may call any method
+/// of a handle.
 struct DriverCell<M, I: FrameIo, T> {
     /// Locked for a turn, for an early send, and to take the driver out. `None` once the driver was taken out.
     installed: Mutex<Option<Box<Installed<M, I, T>>>>,
@@ -58,8 +59,8 @@ impl<M: Machine, I: FrameIo, T: Timer> DriverCell<M, I, T> {
         Self { installed: Mutex::new(Some(installed)), has_request: AtomicBool::new(false), request: Mutex::default() }
     }
 
-    /// Locks the cell for the task or, once the task has ended, for the verb that executes its request; also after a panic in a turn.
-    /// Returns `None` if a verb has locked it.
+    /// Locks the cell, even if a panic in a turn has poisoned it. Returns `None` if a verb has locked it. Called by the task, and after
+    /// its end by the verb that executes its last request.
     fn try_lock(&self) -> Option<Locked<'_, M, I, T>> {
         match self.installed.try_lock() {
             Ok(locked) => Some(locked),
@@ -104,8 +105,8 @@ impl<M: Machine, I: FrameIo, T: Timer> DriverCell<M, I, T> {
         installed.driver.poll_event(cx)
     }
 
-    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn: for the rest, or to
-    /// resume a panic of the transport. If the driver cannot write now, writes nothing, and returns `state` as the error.
+    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn, to do the rest or
+    /// to resume a panic of the transport. If the driver cannot write now, writes nothing, and returns the guard `state` as the error.
     fn try_send<'a, S>(&self, engine: &Engine<S>, mut state: MutexGuard<'a, S>, now: Instant) -> Result<bool, MutexGuard<'a, S>>
     where
         S: SendsEarly<Event = M::Event>,

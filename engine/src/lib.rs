@@ -14,14 +14,15 @@
 //! # This crate
 //!
 //! An [`Engine`] holds state under one lock. The type of the state implements [`Guarded`]. The state contains a machine
-//! ([`Machine`](protocol_core::drive::Machine)), and is changed in two ways:
+//! ([`Machine`](protocol_core::drive::Machine)), which is changed in two ways:
 //!
 //! * by a *turn* of the machine's driver: one pass of the event loop, which reads, handles deadlines and writes;
 //! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks
 //!   that now have something to do, unlocks, and only then wakes them ([`Engine::verb`]). It may also write the frame that it has made
 //!   ([`early`]).
 //!
-//! Changes that concern no driver need neither a turn nor a verb: [`Engine::with_state`] makes them under the lock alone.
+//! State besides the machine can also be changed without a turn and without a verb, if no driver depends on it
+//! ([`Engine::with_state`]).
 //!
 //! No code of users, such as a waker, a future or a `Drop`, ever runs under the lock. `endpoint` uses an engine for a session, and the
 //! gateway of `tesseron` uses one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a

@@ -31,7 +31,7 @@ pub trait Guarded: Send + 'static {
     }
 }
 
-/// State whose verbs may write frames themselves; see [early sends](crate::early). After a verb that tries to do so,
+/// State whose verbs may write frames themselves; see [early sends](crate::early). After a verb that tries an early send,
 /// [`Guarded::take_wakers`] is not called: only the driver of [`Guarded::early_slot`] is woken, if it has to take a turn.
 pub trait SendsEarly: Guarded {
     /// The event that the driver returns.
@@ -48,7 +48,7 @@ pub(crate) trait Early<S: Guarded>: Send + Sync {
     fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>, now: Instant);
 }
 
-/// The effects of a verb that decide which tasks must be woken.
+/// The effects of a verb. They decide which tasks must be woken.
 #[derive(Debug, Default)]
 pub struct After {
     output: bool,

@@ -14,8 +14,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// Only [`Self::now`] may be called while the lock of an [`Engine`](crate::Engine) is held.
 pub trait Runtime: Send + Sync + 'static {
-    /// The time now, on the same clock as the timer of the machine's driver. It may be called under the lock of an engine, so it must not
-    /// call the engine, nor wait for a thread that calls the engine.
+    /// The time now, on the same clock as the timer of the machine's driver. This method may be called under the lock of an engine, so it
+    /// must neither call the engine nor wait for a thread that calls the engine.
     fn now(&self) -> Instant;
 
     /// Runs `task` to its end, concurrently with other tasks. May be called on any thread. A runtime that is shutting down drops the task

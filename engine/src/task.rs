@@ -22,8 +22,8 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// The handle that aborts the task.
     fn abort_handle(&self) -> &AbortHandle;
 
-    /// Called before code of the user runs, which includes the `Drop` of a future, but not that of a blocking job that never runs. The
-    /// returned guard is dropped when that code returns, so that the guard can be an entered span of a tracing library.
+    /// Called before code of the user runs, also before the `Drop` of a future, but not before the `Drop` of a blocking job that never ran.
+    /// The returned guard is dropped when that code returns, so that the guard can be an entered span of a tracing library.
     fn enter(&self) -> impl Sized + '_;
 
     /// Called when code of the user has panicked, with the payload of the panic. Not called for a panic of a `Drop`, which is discarded.
@@ -147,7 +147,7 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
             if !this.owner.abort_handle().hold(cx.waker().clone()) {
                 return self.step(cx);
             }
-            // The event that wakes the task may have happened before its waker was stored.
+            // The event that would have woken the task may have happened before its waker was stored.
             if let Some(value) = this.owner.early_end() {
                 self.settle(End::Value(value));
                 return Poll::Ready(());
@@ -289,6 +289,8 @@ mod tests {
 
     #[test]
     fn a_task_whose_owner_ends_it_early_drops_its_future_and_settles_with_the_value() {
+        /// An owner whose `early_end` returns `None` as often as the last field says, and then returns a value. The second field counts
+        /// its calls.
         struct Early(Owner, std::sync::atomic::AtomicUsize, usize);
         impl TaskOwner for Early {
             type Output = u8;

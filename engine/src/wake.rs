@@ -1,5 +1,6 @@
 //! Wakers that are stored under a lock. Their code does not run under the lock of an engine: a waker is cloned before the lock is taken,
-//! and woken or dropped after the lock is released. Only [`AbortHandle::waker`] clones a waker under a lock, which is the handle's own.
+//! and woken or dropped after the lock is released. Only [`AbortHandle::waker`] clones a waker under a lock: the lock of the handle
+//! itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +12,9 @@ use crate::panics::drop_quietly;
 /// Stores a clone of `waker` in `slot`, so that its task can be woken later. The clone is in `spare`, made by [`spare()`] before the lock
 /// was taken, since wakers must not be cloned or dropped under a lock.
 ///
-/// Returns `true` if `slot` has a waker of the same task already; then `spare` is not changed. Also returns `true` if `slot` has now taken
-/// the clone; then `spare` holds the waker that was in `slot` before. Returns `false` if a clone is needed and `spare` is empty: release
-/// the lock, put a clone into `spare`, and try again.
+/// Returns `true` once `slot` has a waker of the task. If it had one already, `spare` is not changed. Otherwise `slot` has taken the clone,
+/// and `spare` holds the waker that was in `slot` before. Returns `false` if a clone is needed and `spare` is empty: release the lock, put
+/// a clone into `spare`, and try again.
 pub fn park(slot: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
     if slot.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
         return true;
@@ -148,7 +149,7 @@ mod tests {
         }
     }
 
-    /// If `hold` did not check the flag, a task that is aborted after its poll and before its waker is stored would never be woken.
+    /// If `hold` did not check `aborted`, a task that is aborted after its poll and before its waker is stored would never be woken.
     #[test]
     fn hold_returns_false_for_a_task_that_was_aborted_before() {
         let handle = AbortHandle::default();

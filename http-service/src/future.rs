@@ -39,7 +39,7 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<B> {
-        /// The body is being read, if `is_wanted`.
+        /// The body is being read, if `needs_body` is `true`.
         Reading { owner: Arc<Owner>, parts: Option<Parts>, #[pin] body: B, needs_body: bool, read: PartialBody },
         /// There is no head yet. The exchange is taken out with the head.
         Waiting { exchange: Option<Exchange> },

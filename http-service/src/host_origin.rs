@@ -15,7 +15,8 @@ use tower_service::Service;
 
 use crate::request::head;
 
-/// Refuses requests to other hosts, without a host, and from pages of other origins with 403, before any inner layer gets them.
+/// Refuses with 403 requests to other hosts, requests without a host, and requests from pages of other origins, before any inner layer
+/// gets them.
 ///
 /// [`HttpService`](crate::HttpService) makes the same checks. Use this layer, as the outermost, if an application has other layers with
 /// effects, such as authentication, or other routes to protect. Then the service itself can be configured with [`Allowed::Any`].

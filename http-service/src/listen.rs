@@ -142,9 +142,9 @@ struct Listening {
     /// The number of open connections.
     open: usize,
     limit: usize,
-    /// The task that accepts connections, and the tasks that wait for the end.
+    /// The wakers of the task that accepts connections, and of the tasks that wait for the end.
     watchers: Waiters,
-    /// The tasks of connections.
+    /// The wakers of the tasks of connections.
     connections: Waiters,
     /// Wakers of tasks that have something to do after this verb.
     woken: Vec<Waker>,
@@ -237,7 +237,7 @@ impl Connections {
         limits: ConnectionLimits,
     ) -> Self {
         let mut builder = auto::Builder::new(Tasks(Arc::clone(&runtime)));
-        // hyper's own time limit for heads is off, since the idle time of the connection includes it.
+        // hyper's own time limit for heads is off, since `ConnectionLimits::idle` also limits the time for a head.
         builder.http1().header_read_timeout(None).max_headers(limits.headers).max_buf_size(limits.head_bytes.max(8 << 10));
         let list_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
         builder.http2().max_concurrent_streams(limits.streams).max_header_list_size(list_bytes);
@@ -286,7 +286,7 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
 }
 
 /// Returns `true` for an error of one incoming connection, and `false` for an error of the listening socket. After an error of one
-/// connection the next one is accepted without a pause, so that a client that disconnects early delays no other.
+/// connection the next connection is accepted without a pause, so that a client that disconnects early delays no other.
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
 }
@@ -312,8 +312,8 @@ impl<'a> Watch<'a> {
         Self { listening, waiter: None, spare: None }
     }
 
-    /// Reads the state, and stores the waker of the task. The task is woken when the phase changes, and when a connection ends if that
-    /// makes room for another one or the listener is closing.
+    /// Reads the state, and stores the waker of the task. The task is woken when the phase changes. It is also woken when a connection
+    /// ends, if that makes room for another one or the listener is closing.
     fn read<T>(&mut self, cx: &Context<'_>, read: impl FnOnce(&Listening) -> T) -> T {
         self.spare = spare(self.spare.take(), cx.waker());
         self.listening.with_state(|listening| {
@@ -389,8 +389,8 @@ where
             } else if core::mem::replace(&mut is_closing, true) {
                 return Poll::Ready(());
             } else {
-                // Over HTTP/2 this sends GOAWAY to the client. A connection that does not end by this is dropped in the next round of the
-                // loop, unless a request has arrived meanwhile.
+                // Over HTTP/2 this sends GOAWAY to the client. If this does not end the connection, the next round of the loop drops it,
+                // unless a request has arrived meanwhile.
                 connection.as_mut().graceful_shutdown();
             }
         }

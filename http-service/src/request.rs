@@ -1,4 +1,4 @@
-//! The head of a request in the form of the core, and reading its body.
+//! Conversion of the head of a request to the type of the core, and reading of its body.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -9,7 +9,7 @@ use http::request::Parts;
 use http_body::Body;
 use protocol_core::http::{Method, RequestHead};
 
-/// The head of a request.
+/// The head of a request, as the type of the core.
 pub(crate) fn head(parts: &Parts) -> RequestHead<'_> {
     let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     let mut head = RequestHead::new(Method::from_name(parts.method.as_str()), headers);
@@ -27,8 +27,8 @@ pub(crate) struct PartialBody {
 }
 
 impl PartialBody {
-    /// Reads `body` to its end, or until it has more than `limit` bytes. If the body breaks off, returns an empty body, so that the part
-    /// that was read has no effect.
+    /// Reads `body` to its end, or until it has more than `limit` bytes. If reading fails, returns an empty body, so that the part that
+    /// was read has no effect.
     pub(crate) fn poll_read<B: Body>(&mut self, mut body: Pin<&mut B>, limit: usize, cx: &mut Context<'_>) -> Poll<Bytes> {
         while self.len() <= limit {
             match ready!(body.as_mut().poll_frame(cx)) {

@@ -79,6 +79,7 @@ struct Seen {
     steps: AtomicUsize,
 }
 
+/// A service on an executor in virtual time, and what its handlers have counted.
 struct Bench {
     executor: Executor,
     service: HttpService,
@@ -137,7 +138,7 @@ fn service(seen: &Arc<Seen>) -> Service {
         }))
 }
 
-/// A tool whose handler counts its steps, its cancel and its cleanup.
+/// A tool whose handler gets `seen`, to count its steps, its cancel and its cleanup.
 fn counting_tool<F, Fut>(name: &str, seen: &Arc<Seen>, handler: F) -> Tool
 where
     F: Fn(Arc<Seen>, Context) -> Fut + Send + Sync + 'static,
@@ -877,7 +878,7 @@ mod listening {
 
 // ---- Responses that end before their calls ----
 
-/// A tool that tries three times to suspend its stream, and records in `returned` which attempts succeeded.
+/// A tool that tries three times to suspend its stream, and pushes to `returned` the success of each attempt.
 fn patient(returned: &Arc<Mutex<Vec<bool>>>) -> Tool {
     let returned = Arc::clone(returned);
     Tool::new("patient", move |context: Context, (): ()| {

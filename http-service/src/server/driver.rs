@@ -41,9 +41,9 @@ pub(super) struct SessionDriver {
     orders: VecDeque<Order>,
     /// Reports that were not yet passed to the server.
     reports: Vec<Report>,
-    /// `true` once the report that the machine has closed the session was made.
+    /// `true` once [`Report::Closed`] was made.
     has_closed: bool,
-    /// `true` once the server has ordered the end of the session. The server has removed the session by then.
+    /// `true` once [`Order::Close`] was taken. The server has removed the session by then.
     is_ended: bool,
     spare: Option<Waker>,
 }
@@ -111,7 +111,7 @@ impl SessionDriver {
         while let Some(transmit) = self.machine.poll_transmit() {
             self.reports.push(Report::Transmit(transmit));
         }
-        // These reports follow the frames of their lanes.
+        // Reported after the frames, since no frame may follow the `Settled` of its lane.
         settled.extend(core::iter::from_fn(|| self.machine.poll_closed_lane()));
         self.reports.extend(settled.into_iter().map(Report::Settled));
         if self.machine.take_cancelled() {

@@ -65,7 +65,7 @@ impl Drop for Exchange {
         if !self.is_over {
             self.owner.shared().lose(self.id);
         }
-        // The task drives the session on, so that the cancelled handler has its grace.
+        // The driver goes on as a task, so that the cancelled handler has its grace.
         self.hand_over();
     }
 }

@@ -50,8 +50,8 @@ enum Source {
 
 impl Source {
     fn of(service: Arc<Service>) -> Self {
-        // Once a service is shared, only its catalog can change. A service with a catalog declares all lists, whatever they contain, so the
-        // configurations stay valid.
+        // Once a service is shared, it changes only through its `Catalog`, and a service with one declares tools, prompts and resources
+        // even while it has none. So the configurations stay valid.
         let sessions = [Era::Legacy, Era::Modern].map(|era| {
             let mut config = service.config();
             config.era = era.config();
@@ -207,7 +207,8 @@ impl Shared {
         Ok(bytes)
     }
 
-    // `spare` is a clone of `waker`, made before the lock is taken. Afterwards it is a waker that must be dropped outside of the lock.
+    // In the verbs below, `spare` is at first a clone of `waker`, made before the lock is taken. After the verb, it holds a waker that must
+    // be dropped outside of the lock.
 
     // ---- Verbs of exchanges ----
 

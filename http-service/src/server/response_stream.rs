@@ -8,7 +8,7 @@ use protocol_core::http::{NotResumable, SessionKey};
 
 use super::Shared;
 
-/// A handle on the stream of events by which progress and reply of a call are sent to the client. Handlers get it from
+/// A handle on the stream of events on which the progress and the reply of a call are sent to the client. Handlers get it from
 /// [`Context::extensions`](endpoint::Context::extensions), if the session has a handshake and the service is
 /// [`resumable`](protocol_core::http::HttpServerConfig::resumable).
 ///
@@ -41,8 +41,8 @@ impl ResponseStream {
     /// the Server"); meanwhile the events of the call are kept. May be called again each time that the client has reconnected.
     ///
     /// # Errors
-    /// [`NotResumable`]; nothing has changed. The response has ended, the client has already disconnected, the service was dropped, or the
-    /// revision of the session is before 2025-11-25, so that the client might not reconnect.
+    /// [`NotResumable`] if the response has ended, if the client has already disconnected, if the service was dropped, or if the revision
+    /// of the session is before 2025-11-25, so that the client might not reconnect. Nothing has changed then.
     pub fn suspend(&self) -> Result<(), NotResumable> {
         let shared = self.shared.upgrade().ok_or(NotResumable)?;
         shared.verb(|state, now| state.suspend(self.session, self.lane, now))

@@ -41,7 +41,7 @@ pub(super) enum Order {
     Frame { exchange: HttpExchangeId, lane: Lane, frame: Bytes, extensions: Extensions },
     /// Stop or resume a lane.
     Writable { lane: Lane, is_writable: bool },
-    /// Report those of these lanes on which no reply is owed.
+    /// Report [`Report::Settled`] for each of these lanes on which no reply is owed.
     Settle(Vec<Lane>),
     /// Close the session gracefully, within this time.
     Finish(Duration),
@@ -51,15 +51,15 @@ pub(super) enum Order {
 
 /// A message of the driver of a session to the HTTP server.
 pub(super) enum Report {
-    /// A frame was taken, and causes that many replies.
+    /// A frame was taken, and `replies` replies will follow.
     Received { exchange: HttpExchangeId, replies: usize },
-    /// A frame was not taken.
+    /// A frame was not taken, since the machine has no room for it.
     Full { exchange: HttpExchangeId },
     /// A frame to send.
     Transmit(Transmit),
     /// A call was cancelled, so some lanes may no longer get the reply that they wait for.
     Cancelled,
-    /// No further frame will come by this lane.
+    /// No further frame will be sent on this lane.
     Settled(Lane),
     /// The machine has closed the session.
     Closed,
