@@ -236,9 +236,9 @@ struct Surveyed {
     publish: bool,
 }
 
-/// Makes three input requests, one of them while it also waits, and between them has an effect that must happen only once.
+/// Makes three input requests, one of them together with a sleep, and between them has an effect that must happen only once.
 pub(super) fn survey(audit: &Audit) -> Tool {
-    // Stands for a service outside that counts, and charges for, each registration.
+    // Stands for an external service that counts each registration and charges for it.
     let registered = Arc::new(AtomicU64::new(0));
     structured(audit, "survey", move |context: Context, SurveyArguments { topic }: SurveyArguments, _: Record| {
         let registered = Arc::clone(&registered);

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_and_negative_numbers_are_the_default_and_large_ones_the_maximum() {
+    fn a_number_below_the_minimum_is_the_default_and_one_above_the_maximum_is_the_maximum() {
         for (text, number) in
             [("0", 5), ("-1", 5), ("-1e300", 5), ("1", 1), ("100", 100), ("101", 100), ("18446744073709551616", 100)]
         {

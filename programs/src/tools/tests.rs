@@ -157,7 +157,7 @@ fn a_wrong_type_or_an_unknown_or_missing_argument_is_a_tool_error_that_names_it(
 }
 
 #[test]
-fn cut_short_progress_leaves_the_steps_whose_sleep_was_completed() {
+fn progress_that_is_cut_short_records_the_steps_whose_sleep_was_completed() {
     let lines = Lines::default();
     let given = arguments(&json!({ "steps": 5, "step_ms": 100 }));
     let run = Harness::new(service(&lines.options(None))).cancel_after(ms(250)).call_tool("progress", given.clone());
@@ -200,7 +200,7 @@ fn long_output_is_exact_to_the_byte() {
 }
 
 #[test]
-fn chatty_has_four_blocks_one_of_them_beyond_ascii() {
+fn chatty_returns_four_blocks_one_of_them_with_text_that_is_not_ascii() {
     let run = call("chatty", &json!({}));
     let blocks = texts(&run);
     assert_eq!(
@@ -216,7 +216,7 @@ fn chatty_has_four_blocks_one_of_them_beyond_ascii() {
 }
 
 #[test]
-fn countdown_counts_from_0_to_the_end_and_does_not_sleep_after_the_last() {
+fn countdown_reports_progress_from_0_to_the_total_and_does_not_sleep_after_the_last_number() {
     let run = call("countdown", &json!({ "from": 3, "step_ms": 200 }));
     assert_eq!(messages(&run), ["Counting down: 3", "Counting down: 2", "Counting down: 1", "Countdown complete! 🎉"]);
     assert_eq!(run.values(), [0.0, 1.0, 2.0, 3.0]);
@@ -235,7 +235,7 @@ fn countdown_from_0_is_over_at_once_and_without_arguments_takes_ten_seconds() {
 }
 
 #[test]
-fn a_cancelled_countdown_stops_at_once_and_tidies_up() {
+fn a_cancelled_countdown_stops_at_once_and_records_where_it_stopped() {
     let lines = Lines::default();
     let service = service(&lines.options(None));
     let run =
@@ -247,7 +247,7 @@ fn a_cancelled_countdown_stops_at_once_and_tidies_up() {
 }
 
 #[test]
-fn bulk_notes_down_what_fails_and_goes_on_with_the_rest() {
+fn bulk_records_the_items_that_fail_and_processes_the_rest() {
     let run = call("bulk", &json!({ "items": ["a", "b", "c"], "fail": ["b", "b", "z"], "step_ms": 100 }));
     let mut content = structured(&run);
     let errors = content["errors"].take();
@@ -335,7 +335,7 @@ fn mute() -> Harness {
 }
 
 #[test]
-fn stuck_is_freed_at_the_deadline_and_dropped_when_its_grace_is_over() {
+fn stuck_is_an_error_at_the_deadline_and_its_handler_is_dropped_after_the_grace() {
     let lines = Lines::default();
     let run = Harness::new(service(&lines.options(Some(ms(1000))))).call_tool("stuck", Json::empty_object());
     assert_eq!(ended_at(&run), ms(1000));
@@ -345,7 +345,7 @@ fn stuck_is_freed_at_the_deadline_and_dropped_when_its_grace_is_over() {
 }
 
 #[test]
-fn stuck_ends_by_itself_when_nobody_stops_it() {
+fn stuck_ends_by_itself_after_the_requested_time() {
     let run = call("stuck", &json!({ "ms": 70 }));
     assert_eq!((ended_at(&run), run.is_tool_error()), (ms(70), false));
     assert_eq!(ended_at(&call("stuck", &json!({}))), ms(60_000));
@@ -527,7 +527,7 @@ fn the_workflow_reports_five_steps_and_hands_back_the_exact_text() {
 }
 
 #[test]
-fn the_workflow_has_defaults_and_names_what_is_wrong() {
+fn the_workflow_has_default_arguments_and_its_errors_name_the_wrong_argument() {
     for given in [&[][..], &[("topic", ""), ("step_ms", "0")], &[("step_ms", "-3")]] {
         let run = workflow(harness(), given);
         assert_eq!(ended_at(&run), ms(5000));
@@ -555,7 +555,7 @@ fn the_workflow_is_cancelled_between_its_steps() {
 }
 
 #[test]
-fn the_audit_has_a_line_for_a_call_that_ends_well_badly_or_with_the_connection() {
+fn the_audit_has_one_line_for_a_call_that_succeeds_fails_or_loses_its_connection() {
     let lines = Lines::default();
     let _ = Harness::new(service(&lines.options(None))).call_tool("progress", arguments(&json!({ "steps": 3 })));
     assert_eq!(lines.line(), json!({ "tool": "progress", "outcome": "ok", "done": true, "steps": 3, "partial": null }));
@@ -573,7 +573,7 @@ fn the_audit_has_a_line_for_a_call_that_ends_well_badly_or_with_the_connection()
 }
 
 #[test]
-fn tools_that_ask_end_in_the_same_way_in_every_era_and_over_any_process() {
+fn a_tool_with_input_requests_ends_in_the_same_way_in_every_era_and_with_a_new_process_for_each_round() {
     let filled = |content: Value| Answer::Elicit(Elicited::Accept(arguments(&content)));
     let agree = |ask: &Ask| match ask {
         Ask::Sample(_) => Answer::Sample(Sampled::new("Fine.", "m")),
@@ -618,7 +618,7 @@ fn a_survey_is_registered_once_and_audited_once_whatever_the_number_of_its_round
 }
 
 #[test]
-fn the_tools_are_described_for_the_model() {
+fn each_tool_and_argument_is_described_and_no_schema_bounds_a_number() {
     let run = harness().request(protocol_core::Op::ListTools, Json::empty_object());
     let tools: Vec<Value> = run.result().member("tools").unwrap().decode().unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
