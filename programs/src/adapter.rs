@@ -27,8 +27,8 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// The name of the adapter's crate.
     const NAME: &'static str;
 
-    /// Runs a program on the runtime, with `threads` threads for its tasks; `None` for the runtime's default. Tasks that still run at the
-    /// end are dropped.
+    /// Runs the future that `program` returns, with `threads` threads for its tasks; `None` for the runtime's default. Tasks that still run
+    /// when the future is ready are dropped, though not always on smol.
     fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T;
 
     /// The type of the sockets that Tesseron uses, which is also a runtime with timers.
@@ -90,7 +90,8 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// Calls the adapter's `duplex`.
     fn duplex(&self, bytes: usize) -> (End, End);
 
-    /// Returns one end of a `duplex`, and blocking access to the bytes at the other end. Dropping the writer ends its direction.
+    /// Returns one end of a `duplex`, and a blocking reader and writer for the other end. Dropping the writer ends the input
+    /// of the returned end.
     fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
     /// Connects to an address.
@@ -158,7 +159,7 @@ pub struct Link {
     pub end: BoxFuture<'static, Result<CloseReason, Error>>,
 }
 
-/// Converts the types of an adapter into [`End`] and [`Link`].
+/// Converts the types of an adapter into [`End`], [`Link`] and [`Listener`].
 #[macro_export]
 macro_rules! boxed {
     (link $connection:expr) => {{

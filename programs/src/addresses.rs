@@ -14,7 +14,7 @@ use super::display::{Display, visible};
 /// The command that opens a URL in the default browser; the URL is its last argument.
 #[cfg(target_os = "macos")]
 const OPENER: &[&str] = &["open"];
-/// The same for Windows. It is not `start`, a shell command that would interpret `&` in a URL.
+/// The same for Windows. The shell command `start` is not used, since the shell would interpret `&` in a URL.
 #[cfg(windows)]
 const OPENER: &[&str] = &["rundll32", "url.dll,FileProtocolHandler"];
 #[cfg(not(any(windows, target_os = "macos")))]
@@ -30,7 +30,7 @@ const MAX_REMEMBERED: usize = 64;
 pub(super) struct Addresses {
     display: Arc<Display>,
     opened: AtomicUsize,
-    /// The ids of the URLs at which the user has not finished, with their hosts, oldest first.
+    /// The ids and hosts of the accepted URLs at which the user has not finished yet, oldest first.
     agreed: Mutex<VecDeque<(String, String)>>,
 }
 
@@ -39,7 +39,7 @@ impl Addresses {
         Self { display, opened: AtomicUsize::new(0), agreed: Mutex::default() }
     }
 
-    /// Records that the user has accepted a URL, and opens it if `opens`.
+    /// Records that the user has accepted a URL, and opens it if `opens` is `true`.
     pub(super) fn agree(&self, open: &OpenUrl, opens: bool) {
         let host = open.host().unwrap_or_default().to_owned();
         let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);

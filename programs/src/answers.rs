@@ -55,8 +55,8 @@ impl<T> Answering<T> {
 }
 
 impl Answers {
-    /// Uses the answers of the command line. A kind of input request that has none there, except one for roots, is answered by the person
-    /// at the terminal, if stdin and stderr are terminals. Otherwise it is not available.
+    /// Uses the answers of the command line. Forms, URLs and sampling requests that have no answer there are answered by the person at the
+    /// terminal, if stdin and stderr are terminals; otherwise they are not available. Roots come only from the command line.
     pub(super) fn new(
         display: Arc<Display>,
         forms: Option<Forms>,
@@ -94,18 +94,18 @@ impl Answers {
         let display = Arc::clone(&self.display);
         async move {
             let wanted = Wanted::default();
-            let (still, shown) = (Arc::clone(&wanted.0), Arc::clone(&display));
-            let mut gone = Gone { display, wanted, answered: false };
+            let (is_wanted, screen) = (Arc::clone(&wanted.0), Arc::clone(&display));
+            let mut withdrawal = Withdrawal { display, wanted, answered: false };
             let answer = in_thread(move || {
                 let _alone = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
-                if !still.load(Ordering::Acquire) {
+                if !is_wanted.load(Ordering::Acquire) {
                     return None;
                 }
-                let _room = shown.make_room();
+                let _room = screen.make_room();
                 question(&mut Person { output: &mut stderr(), input: &mut stdin().lock() }).ok()
             })
             .await;
-            gone.answered = true;
+            withdrawal.answered = true;
             answer
         }
     }
@@ -120,14 +120,15 @@ impl Default for Wanted {
     }
 }
 
-/// Prints that the server no longer needs the answer, if this value is dropped before there is an answer, and the display has not ended.
-struct Gone {
+/// Withdraws a question when it is dropped. If there is no answer yet, it also prints that the answer is no longer needed, unless the
+/// display has ended.
+struct Withdrawal {
     display: Arc<Display>,
     wanted: Wanted,
     answered: bool,
 }
 
-impl Drop for Gone {
+impl Drop for Withdrawal {
     fn drop(&mut self) {
         self.wanted.0.store(false, Ordering::Release);
         if !self.answered && !self.display.is_over() {
@@ -156,12 +157,12 @@ impl Client for Answers {
                 Box::pin(async { Ok(reply) })
             }
             Answering::With(Samples::Command(command)) => {
-                let Some(place) = Place::take(&self.commands) else {
+                let Some(permit) = Permit::take(&self.commands) else {
                     return Box::pin(async { Err(RpcError::internal("too many questions for the model at once")) });
                 };
                 let reply = run(command, sample.prompt);
                 Box::pin(async move {
-                    let _place = place;
+                    let _permit = permit;
                     match reply.await {
                         Ok(text) => Ok(Sampled::new(text, "sample-cmd")),
                         Err(why) => Err(RpcError::internal(format!("the command that answers for the model failed: {why}"))),
@@ -244,27 +245,27 @@ impl Client for Answers {
     }
 }
 
-/// The place of one running command. The number of places is bounded, since a server may send any number of sampling requests.
-struct Place(Arc<AtomicUsize>);
+/// A permit for one running command. The number of permits is bounded, since a server may send any number of sampling requests.
+struct Permit(Arc<AtomicUsize>);
 
-impl Place {
+impl Permit {
     const MAX: usize = 8;
 
-    /// Takes a place. Returns `None` if [`Self::MAX`] commands are running.
+    /// Takes a permit. Returns `None` if [`Self::MAX`] commands are running.
     fn take(running: &Arc<AtomicUsize>) -> Option<Self> {
         let more = |count| (count < Self::MAX).then_some(count + 1);
         running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(Arc::clone(running)))
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Runs a shell command with `input` on its stdin, and returns its stdout without the line ends at its end. The shell starts when the
-/// future is first polled. Dropping the future kills the shell, unless the stdout of the command has already ended.
+/// Runs a shell command with `input` on its stdin, and returns its stdout without trailing line ends. The shell starts when the future is
+/// first polled. Dropping the future kills the shell, unless the stdout of the command has already ended.
 fn run(command: &str, input: String) -> impl Future<Output = Result<String, String>> + Send + use<> {
     let mut shell = shell(command);
     async move {

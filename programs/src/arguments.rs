@@ -19,7 +19,8 @@ use tesseron::net::{Binding, ClaimCodeSource, TesseronOptions};
 use super::status::{self, complain};
 use crate::adapter::Place;
 
-/// The hidden first flag that makes the program `call` behave as `tools`. With it `call` starts its own program as the server.
+/// The hidden first flag that makes the program `call` behave as `tools`. If no server is named, `call` starts itself with this flag as the
+/// server.
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 
 const TOOLS_HELP: &str = "\
@@ -350,10 +351,10 @@ pub(super) struct Root {
     name: String,
 }
 
-/// The address of a server.
+/// The server that `call` calls.
 #[derive(Debug)]
 pub enum Server {
-    /// An HTTP endpoint, and the names and values of headers.
+    /// The URL of a server over HTTP, and the names and values of the headers of each request.
     Http(String, Vec<(String, String)>),
     /// A server that speaks on a stream of bytes.
     Stream(StreamServer),
@@ -480,11 +481,11 @@ fn surface(name: &str) -> Result<Surface, String> {
 /// Parses the command line of `call`. On an error, prints it and returns the exit status.
 pub(super) fn call(line: impl IntoIterator<Item = OsString>) -> Result<CallWish, u8> {
     let line = CallLine::try_parse_from(line).map_err(|error| explain("call", &error))?;
-    understand(line).map_err(|why| complain("call", format_args!("{why} (try --help)"), status::USAGE))
+    convert(line).map_err(|why| complain("call", format_args!("{why} (try --help)"), status::USAGE))
 }
 
-/// Converts a parsed command line. Fails if its parts do not fit together. Creates the folder of `--save`.
-fn understand(line: CallLine) -> Result<CallWish, String> {
+/// Converts a parsed command line into a [`CallWish`]. Fails if its parts do not fit together. Creates the folder of `--save`.
+fn convert(line: CallLine) -> Result<CallWish, String> {
     let mut words = Vec::new();
     for word in line.words {
         words.push(word.into_string().map_err(|word| format!("{} is not UTF-8", word.display()))?);
@@ -571,7 +572,8 @@ pub(super) fn start_of(command: &Command) -> Command {
     apart(start)
 }
 
-/// Puts a process into a group of its own, so that a Ctrl-C on the terminal does not end a server before it gets the cancel.
+/// Makes a command start its process in a process group of its own, so that a Ctrl-C on the terminal does not reach the process: a server
+/// must first get the cancel of its call.
 #[cfg(unix)]
 pub(super) fn apart(mut child: Command) -> Command {
     use std::os::unix::process::CommandExt;
@@ -643,8 +645,7 @@ fn level(text: &str) -> Result<Level, String> {
     Level::from_name(text).ok_or_else(|| format!("the levels are {}", Level::ALL.map(Level::as_str).join(", ")))
 }
 
-/// Prints an error of clap in one line, without its tips and the usage, or the whole text if help was requested. Returns
-/// the exit status.
+/// Prints an error of clap in one line, without its tips and the usage, or the whole text if help was requested. Returns the exit status.
 fn explain(program: &str, error: &clap::Error) -> u8 {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // A pager that is closed early is not an error.
@@ -652,8 +653,8 @@ fn explain(program: &str, error: &clap::Error) -> u8 {
         return status::OK;
     }
     let text = error.to_string();
-    let more = |line: &&str| ["tip:", "Usage:", "For more"].iter().any(|begin| line.starts_with(begin));
-    let first_lines = text.lines().map(str::trim).take_while(|line| !more(line));
+    let is_hint = |line: &&str| ["tip:", "Usage:", "For more"].iter().any(|begin| line.starts_with(begin));
+    let first_lines = text.lines().map(str::trim).take_while(|line| !is_hint(line));
     let first_lines = first_lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     complain(program, format_args!("{} (try --help)", first_lines.strip_prefix("error: ").unwrap_or(&first_lines)), status::USAGE)
 }
@@ -664,7 +665,7 @@ mod tests {
 
     fn read(line: &[&str]) -> CallWish {
         let line = ["call"].iter().chain(line).map(OsString::from);
-        understand(CallLine::try_parse_from(line).expect("a proper command line")).expect("a consistent command line")
+        convert(CallLine::try_parse_from(line).expect("a proper command line")).expect("a consistent command line")
     }
 
     #[test]
@@ -702,7 +703,7 @@ mod tests {
             matches!(wish.work, Work::Prompt { name, arguments } if name == "analysis_workflow" && arguments["topic"] == "rust")
         );
         let line = CallLine::try_parse_from(["call", "--prompt", "p", r#"{"topic":1}"#]).expect("a proper command line");
-        assert!(understand(line).is_err_and(|why| why.contains("must be strings")));
+        assert!(convert(line).is_err_and(|why| why.contains("must be strings")));
     }
 
     #[test]
@@ -744,7 +745,7 @@ mod tests {
         ];
         for line in refused {
             let parsed = CallLine::try_parse_from(["call"].iter().chain(*line));
-            assert!(parsed.is_err() || parsed.is_ok_and(|line| understand(line).is_err()), "{line:?}");
+            assert!(parsed.is_err() || parsed.is_ok_and(|line| convert(line).is_err()), "{line:?}");
         }
     }
 }

@@ -31,8 +31,8 @@ impl Audit {
         Self(Some(Arc::new(Mutex::new(sink))))
     }
 
-    /// Starts the record of a call of `tool`. Its line is written when the call ends, is cut short or is dropped, unless its handler will
-    /// run again.
+    /// Starts the audit of a call of `tool`. The line of the call is written when the call ends or is cut short, or when its handler is
+    /// dropped and will not run again.
     pub(crate) fn open(&self, tool: &'static str, context: &Context) -> (Watch, Record) {
         let record = Record::default();
         (Watch { audit: self.clone(), tool, context: context.clone(), record: record.clone(), written: false }, record)

@@ -123,7 +123,7 @@ where
 {
     let mut end = pin!(end);
     let mut ended = None;
-    let mut listen = |task: &mut Context<'_>| {
+    let mut poll_ended = |task: &mut Context<'_>| {
         if ended.is_none()
             && let Poll::Ready(why) = end.as_mut().poll(task)
         {
@@ -135,8 +135,8 @@ where
     let verdict = {
         let mut work = pin!(calling.work(&peer, interrupts));
         poll_fn(|task| {
-            // The session reports the end to the call, which may still have progress to read.
-            listen(task);
+            // The result is ignored: the session reports the end to the call, which may still have progress to read.
+            poll_ended(task);
             work.as_mut().poll(task)
         })
         .await
@@ -150,7 +150,7 @@ where
     for (span, step) in [(PATIENCE, StartedServer::terminate as fn(&_)), (LAST_PATIENCE, StartedServer::kill)] {
         let mut patience = pin!(in_thread(move || thread::sleep(span)));
         let has_ended = poll_fn(|task| {
-            if listen(task) {
+            if poll_ended(task) {
                 return Poll::Ready(true);
             }
             let is_time = patience.as_mut().poll(task).is_ready() || interrupts.poll_next(task).is_ready();
@@ -194,13 +194,13 @@ impl StartedServer {
         Self(exit)
     }
 
-    /// Sends SIGTERM to the process group of the server.
+    /// Sends SIGTERM to the process group of the server. Does nothing on systems without process groups.
     fn terminate(&self) {
         #[cfg(unix)]
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Kills the process group of the server.
+    /// Sends SIGKILL to the process group of the server. Does nothing on systems without process groups.
     fn kill(&self) {
         #[cfg(unix)]
         self.signal(rustix::process::Signal::KILL);
@@ -240,7 +240,7 @@ impl Calling {
         F: FnMut() -> C,
         C: Future<Output = ()>,
     {
-        // The call is made after the handshake, which has a time limit of its own, so that a handshake that times out is reported as such.
+        // The call is made only after the handshake, so that a timeout of the handshake is reported as one.
         self.display.begin("waiting for the server");
         match interrupts.or(peer.ready()).await {
             None => return cancelled(),
@@ -338,12 +338,12 @@ impl Calling {
             }
             Outcome::Cancelled => Verdict::Exit(complain("call", format_args!("cancelled{last_progress}"), status::CANCELLED)),
             Outcome::Lost => Verdict::Lost(last_progress),
-            Outcome::TimedOut(clock) => {
-                let clocks = self.config.timeouts.call;
-                let why = match clock {
-                    TimeoutKind::Idle => format!("nothing was heard for {:?} (--timeout)", clocks.idle.unwrap_or_default()),
+            Outcome::TimedOut(kind) => {
+                let limits = self.config.timeouts.call;
+                let why = match kind {
+                    TimeoutKind::Idle => format!("nothing was heard for {:?} (--timeout)", limits.idle.unwrap_or_default()),
                     TimeoutKind::MaxTotal => {
-                        format!("it was not done within {:?} (--max-total)", clocks.max_total.unwrap_or_default())
+                        format!("it was not done within {:?} (--max-total)", limits.max_total.unwrap_or_default())
                     }
                 };
                 Verdict::Exit(complain("call", format_args!("timed out: {why}{last_progress}"), status::TIMED_OUT))
@@ -391,15 +391,15 @@ impl Calling {
         C: Future<Output = ()>,
     {
         let offered = async {
-            let tools = offered(peer.list_tools().await.map(|tools| tools.iter().map(|tool| tool.json().clone()).collect()))?;
+            let tools = or_empty(peer.list_tools().await.map(|tools| tools.iter().map(|tool| tool.json().clone()).collect()))?;
             let prompts = if peer.info().is_some_and(|peer| peer.capabilities.prompts) {
-                offered(peer.list_prompts().await.map(|prompts| prompts.iter().map(|prompt| prompt.json().clone()).collect()))?
+                or_empty(peer.list_prompts().await.map(|prompts| prompts.iter().map(|prompt| prompt.json().clone()).collect()))?
             } else {
                 vec![]
             };
             Ok((tools, prompts))
         };
-        // Each page has the time limits of a call, and all pages together have `max_total`.
+        // The request for each page has the time limits of a call, and all pages together have the limit `max_total`.
         let all = self.config.timeouts.call.max_total;
         let mut offered = pin!(offered);
         let mut limit = pin!(in_thread(move || all.map_or_else(forever, thread::sleep)));
@@ -422,7 +422,8 @@ fn cancelled() -> Verdict {
     Verdict::Exit(complain("call", "cancelled", status::CANCELLED))
 }
 
-/// An error of the server with its data. Supported versions are listed in words; URLs are printed by [`show_required`].
+/// The text of an error of the server, with its data. Supported versions are listed as text, not as JSON; required URLs are left out, since
+/// [`show_required`] prints them.
 fn explained(error: &RpcError) -> String {
     #[derive(Deserialize)]
     struct Versions {
@@ -444,7 +445,7 @@ fn explained(error: &RpcError) -> String {
 
 /// Prints the URLs that must be opened before the call is repeated, and the number of those beyond the maximum.
 fn show_required(error: &RpcError) {
-    /// The maximum number that is printed.
+    /// The maximum number of printed URLs.
     const MAX_SHOWN: usize = 16;
     let urls = error.required_urls();
     for open in urls.iter().take(MAX_SHOWN) {
@@ -458,7 +459,7 @@ fn show_required(error: &RpcError) {
 /// The code of the error that lists the versions of the protocol that the server supports.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// The outcome that corresponds to an error of a call, if there is one.
+/// Converts an error of a call into the outcome that corresponds to it. Returns the error itself if there is none.
 fn outcome(error: CallError) -> Result<Outcome, CallError> {
     match error {
         CallError::Ended(outcome) => Ok(outcome),
@@ -470,7 +471,7 @@ fn outcome(error: CallError) -> Result<Outcome, CallError> {
 }
 
 /// Replaces the error about a list that the server does not support by an empty list.
-fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
+fn or_empty(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
     list.or_else(|error| match outcome(error)? {
         Outcome::Invalid(Invalid::Unsupported) => Ok(Vec::new()),
         outcome => Err(CallError::Ended(outcome)),
@@ -485,7 +486,8 @@ fn last_progress(last: Option<&Progress>) -> String {
     }
 }
 
-/// One line for each tool and prompt: the name, then the first line of the description, or of the title without a description, in columns.
+/// One line for each tool and prompt: the name, then the first line of the description, or of the title if there is no description, in
+/// columns.
 fn table(tools: &[Json], prompts: &[Json]) -> String {
     #[derive(Deserialize)]
     struct Entry {
@@ -524,7 +526,7 @@ impl Shown {
         if self.failed && status == status::OK { status::TOOL_ERROR } else { status }
     }
 
-    /// A block of content as text. A block without text is described, and its data, if it has any, saved if `--save` is set.
+    /// A block of content as text. A block without text is described; with `--save` its data is saved, too.
     fn block(&mut self, block: &Value) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match block["type"].as_str() {

@@ -67,7 +67,7 @@ impl Display {
         state.updates
     }
 
-    /// Ends the display; after an update, the last state stays visible. No effect the second time.
+    /// Ends the display. If there was an update, the last state stays visible. A second call has no effect.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.target = None;
@@ -90,7 +90,7 @@ impl Display {
         say("");
     }
 
-    /// Returns `true` if the display has ended, since the call has ended or was interrupted.
+    /// Returns `true` if the display has ended, because the call has ended or was interrupted.
     pub(super) fn is_over(&self) -> bool {
         self.state().over
     }
@@ -238,14 +238,14 @@ pub(super) fn one_line(text: &str) -> String {
     text.split(is_unseen).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// `text` with control characters replaced, except line feeds and tabs, and those that change the direction of text, so that it is safe on
-/// a terminal.
+/// Replaces the characters of `text` that are unsafe on a terminal: control characters, except line feeds and tabs, and characters that
+/// change the direction of text.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
     let is_harmful = |char: char| is_unseen(char) && !matches!(char, '\n' | '\t');
     if text.contains(is_harmful) { text.replace(is_harmful, "\u{fffd}").into() } else { text.into() }
 }
 
-/// `text` in one line, with invisible and control characters escaped, as `\u{202e}`.
+/// `text` in one line, with control characters and characters that change its direction escaped, as in `\u{202e}`.
 pub(super) fn visible(text: &str) -> String {
     let written = |char: char| if is_unseen(char) { char.escape_default().to_string() } else { char.to_string() };
     text.chars().map(written).collect()

@@ -24,11 +24,11 @@ pub struct Ending {
 
 #[derive(Default)]
 struct Clients {
-    next: u64,
+    next_key: u64,
     served: BTreeMap<u64, Client>,
     /// `true` once the end has begun; new clients are closed at once.
     begun: bool,
-    /// The task that waits until no call runs.
+    /// The waker of the task that waits until no client is served.
     waker: Option<Waker>,
 }
 
@@ -87,24 +87,24 @@ impl Ending {
     ) -> impl Future<Output = C::Output> + use<C, P> {
         let client = client.into();
         let mut clients = self.lock();
-        let place = clients.next;
-        clients.next += 1;
-        let late = clients.begun.then(|| client.clone());
-        clients.served.insert(place, client);
+        let key = clients.next_key;
+        clients.next_key += 1;
+        let refused = clients.begun.then(|| client.clone());
+        clients.served.insert(key, client);
         drop(clients);
-        if let Some(client) = late {
+        if let Some(client) = refused {
             client.close(Duration::ZERO);
         }
-        let served = Served { ending: self.clone(), place };
+        let served = Served { ending: self.clone(), key };
         async move {
             let _served = served;
             connection.await
         }
     }
 
-    /// Runs `listen`, which accepts clients, until it ends, and returns its status; or until the first future of `signals` is ready. Then
-    /// no further clients are accepted, running calls may finish within the grace, the remaining calls are cancelled, and their handlers
-    /// have a short time to clean up. When a second future of `signals` is ready, this returns at once. `sleep` waits for a span.
+    /// Runs `listen`, which accepts clients, and returns its status if it ends. When the first future of `signals` is ready, no further
+    /// clients are accepted, and running calls may finish within the grace. After the grace the remaining calls are cancelled, and their
+    /// handlers have a short time to clean up. When a second future of `signals` is ready, this returns at once. `sleep` waits for a span.
     ///
     /// # Cancel safety
     /// Not cancel safe: `listen` is dropped, and the sessions of clients are not closed.
@@ -124,7 +124,7 @@ impl Ending {
         }
         self.begin();
         let limit = sleep(self.grace.saturating_add(HANDLER_GRACE));
-        signals.or(first(poll_fn(|task| self.poll_gone(task)), limit)).await;
+        signals.or(first(poll_fn(|task| self.poll_no_clients(task)), limit)).await;
         status::OK
     }
 
@@ -147,7 +147,7 @@ impl Ending {
         }
     }
 
-    fn poll_gone(&self, task: &mut Context<'_>) -> Poll<()> {
+    fn poll_no_clients(&self, task: &mut Context<'_>) -> Poll<()> {
         let mut clients = self.lock();
         if clients.served.is_empty() {
             return Poll::Ready(());
@@ -164,13 +164,13 @@ impl Ending {
 /// The registration of a client that is served. Dropping it ends the registration.
 struct Served {
     ending: Ending,
-    place: u64,
+    key: u64,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
         let mut clients = self.ending.lock();
-        let client = clients.served.remove(&self.place);
+        let client = clients.served.remove(&self.key);
         let waker = if clients.served.is_empty() { clients.waker.take() } else { None };
         drop(clients);
         drop(client);

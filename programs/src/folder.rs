@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The folder for the files. Existing files are never overwritten.
+/// The folder of `call --save`. Existing files are never overwritten.
 pub(super) struct Folder {
     path: PathBuf,
     next: u32,
@@ -66,7 +66,7 @@ fn extension(mime_type: &str) -> &'static str {
 /// Decodes base64. White space is ignored, and padding may be missing.
 fn decode(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut held, mut bits, mut digits) = (0_u32, 0_u32, 0_usize);
+    let (mut buffer, mut bits, mut digits) = (0_u32, 0_u32, 0_usize);
     let mut has_end = false;
     for (at, char) in text.chars().enumerate() {
         let digit = match char {
@@ -86,12 +86,12 @@ fn decode(text: &str) -> Result<Vec<u8>, String> {
             return Err(format!("its data is not base64: it goes on after its end, at character {}", at + 1));
         }
         digits += 1;
-        held = held << 6 | digit;
+        buffer = buffer << 6 | digit;
         bits += 6;
         if bits >= 8 {
             bits -= 8;
-            bytes.push((held >> bits) as u8);
-            held &= (1 << bits) - 1;
+            bytes.push((buffer >> bits) as u8);
+            buffer &= (1 << bits) - 1;
         }
     }
     if digits % 4 == 1 {

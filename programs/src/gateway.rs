@@ -25,12 +25,13 @@ use crate::adapter::{Adapter, End, Place, first, start};
 
 /// The interval between scans of the manifests if no change is reported.
 const POLL: Duration = Duration::from_secs(2);
-/// The number of printed errors that are remembered, so that none is printed twice. When there are so many, all are forgotten.
+/// The number of printed errors that are remembered, so that none is printed twice. When this many are remembered, all are
+/// forgotten.
 const MAX_PRINTED: usize = 1024;
-/// The time between a change and the next scan.
-const SETTLE: Duration = Duration::from_millis(20);
-/// The time for the apps to close their channels at the end.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// The time between a change and the next scan, in which further changes are combined.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// The time for the channels to the agent and the apps to close at the end.
+const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
 /// Runs the program `gateway`.
 pub fn gateway<A: Adapter + Signals>() -> ExitCode {
@@ -43,12 +44,12 @@ pub fn gateway<A: Adapter + Signals>() -> ExitCode {
 async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     let end = Bell::default();
     let wish = Arc::new(wish);
-    // Waits for signals before the first client is served, so that none is missed.
+    // Polled before `served`, so that no signal is missed.
     let signalled = async {
         first(adapter.interrupt(), adapter.terminate()).await;
         // The channels to the agent and the apps have a short time to close.
         end.ring();
-        adapter.sleep(2 * LAST_WORDS).await;
+        adapter.sleep(2 * CLOSE_GRACE).await;
         status::OK
     };
     let served = async {
@@ -99,7 +100,7 @@ async fn listen_http<A: Adapter>(adapter: &A, wish: &Arc<GatewayWish>, end: &Bel
             let leg = gateway.agent_leg();
             let (adapter, wish) = (adapter.clone(), Arc::clone(&wish));
             adapter.runtime().spawn(Box::pin(async move {
-                if let Err(error) = look_after(&adapter, &wish, &gateway, &home).await {
+                if let Err(error) = handle_events(&adapter, &wish, &gateway, &home).await {
                     complain("gateway", error, status::NO_SERVER);
                     gateway.close(Close::Now);
                 }
@@ -113,13 +114,13 @@ async fn listen_http<A: Adapter>(adapter: &A, wish: &Arc<GatewayWish>, end: &Bel
     let listener = adapter.http_listen(address.to_owned(), service, ConnectionLimits::default()).await?;
     say(format_args!("gateway: listening on http://{}/mcp", listener.local_addr()));
     end.rung().await;
-    listener.close(LAST_WORDS);
+    listener.close(CLOSE_GRACE);
     listener.closed().await;
     Ok(())
 }
 
 /// Handles the events of a gateway and changes of the manifests, until its agent has disconnected. Returns the reason.
-async fn look_after<A: Adapter>(
+async fn handle_events<A: Adapter>(
     adapter: &A,
     wish: &GatewayWish,
     gateway: &Gateway<A::Sockets>,
@@ -138,30 +139,29 @@ async fn look_after<A: Adapter>(
     first(watching, events).await
 }
 
-/// Serves one agent to its end, or until `end` is rung. Returns what went wrong.
+/// Serves one agent until it disconnects, or until `end` is rung. Returns an error if this is not a normal end.
 async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, End)) -> Result<(), String> {
     let (agent, transport) = agent;
     let (gateway, home) = open(adapter.sockets(), wish).map_err(|error| error.to_string())?;
-    // First polled after `events`, which scans the manifests, so that a client that lists tools at once gets those of the apps that already
-    // run.
+    // `events` is polled first, and scans the manifests. So a client that lists tools at once gets those of the apps that already run.
     let driven = async {
         let gateway = gateway.clone();
         // An error of the transport is ignored here, since the watch has recorded it.
         start(&*adapter.runtime(), async move { drop(gateway.serve(transport).await) }).await;
-        // Waits for the event that has the reason for the end.
-        adapter.sleep(LAST_WORDS).await;
+        // Meanwhile `events` gets the event with the reason for the end.
+        adapter.sleep(CLOSE_GRACE).await;
         Ok(())
     };
     let mut closed = None;
     let events = async {
-        closed = Some(look_after(adapter, wish, &gateway, &home).await?);
-        agent.last_words().await;
+        closed = Some(handle_events(adapter, wish, &gateway, &home).await?);
+        agent.cleaned_up().await;
         Ok(())
     };
     let left = async {
         agent.left().await;
         gateway.close(Close::Now);
-        agent.last_words().await;
+        agent.cleaned_up().await;
         Ok(())
     };
     let signalled = async {
@@ -170,7 +170,7 @@ async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (
     };
     let ended: Result<(), TesseronError> = first(events, first(driven, first(left, signalled))).await;
     gateway.close(Close::Now);
-    adapter.sleep(LAST_WORDS).await;
+    adapter.sleep(CLOSE_GRACE).await;
     ended.map_err(|error| error.to_string())?;
     agent.verdict(closed.unwrap_or(CloseReason::Eof))
 }
@@ -223,8 +223,7 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
             }
         }
         first(changed.rung(), adapter.sleep(POLL)).await;
-        // Combines a burst of changes into one scan.
-        adapter.sleep(SETTLE).await;
+        adapter.sleep(DEBOUNCE).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for signals, such as Ctrl-C, several times.
+//! Waits for signals, such as Ctrl-C, one after the other.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -17,18 +17,18 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
     }
 
     pub(super) fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<()> {
-        let pressed = self.next.as_mut().poll(task);
-        if pressed.is_ready() {
-            // Polled at once, since a future waits for a signal only from its first poll on.
+        let signalled = self.next.as_mut().poll(task);
+        if signalled.is_ready() {
+            // Polled at once, since a future waits for a signal only from its first poll on. Two signals at once count as one.
             self.next.set((self.make)());
             if self.next.as_mut().poll(task).is_ready() {
                 self.next.set((self.make)());
             }
         }
-        pressed
+        signalled
     }
 
-    /// Waits for `work`; returns `None` at a signal, even one that came before this call.
+    /// Waits for `work`. Returns `None` at a signal, also at one that has come since the last poll of these signals.
     pub(super) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|task| match self.poll_next(task) {

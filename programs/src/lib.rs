@@ -19,7 +19,7 @@
 //! tool has failed, all lines of its error; and if URLs must be opened before the next call, these URLs. `tools` and `gateway` also print
 //! errors after which they go on, each in one line. `docs/programs.md` describes all flags.
 //!
-//! | Feature | Default | |
+//! | Feature | Default | Programs |
 //! |---|---|---|
 //! | `tokio` | on | `call`, `tools`, `gateway` |
 //! | `smol` | off | `smol-call`, `smol-tools`, `smol-gateway` |

@@ -45,8 +45,8 @@ impl Person<'_> {
         Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
     }
 
-    /// Asks if the person agrees to open a URL and, unless `opens`, if it is to be opened in the browser here. Returns the decision, and
-    /// `true` if the URL is to be opened here. The end of input counts as no decision.
+    /// Asks if the person agrees to open a URL. Also asks if it is to be opened in the browser here, unless `opens` is `true`: then it is.
+    /// Returns the decision, and `true` if the URL is to be opened here. At the end of input the decision is [`Consent::Cancel`].
     pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
         writeln!(self.output, "{}", described("The server asks you to open an address: ", open))?;
         let question = match can_open(open) {
@@ -298,15 +298,15 @@ mod tests {
         let (answer, shown_text) = answer(&form, "y\n\nx\nJo\nold\n7\n\ngreen\nblue\n\n");
         let Elicited::Accept(content) = answer else { panic!("{answer:?}") };
         assert_eq!(content.as_str(), r#"{"age":7,"colour":"blue","fast":true,"name":"Jo"}"#);
-        for typed in ["this one is needed", "at least 2 characters", "a whole number, please", "one of red, blue"] {
-            assert!(shown_text.contains(typed), "{shown_text}");
+        for complaint in ["this one is needed", "at least 2 characters", "a whole number, please", "one of red, blue"] {
+            assert!(shown_text.contains(complaint), "{shown_text}");
         }
         let asked: Vec<_> = ["name", "age", "fast", "colour", "rest"].iter().map(|name| shown_text.find(name).unwrap()).collect();
         assert!(asked.is_sorted(), "{shown_text}");
     }
 
     #[test]
-    fn a_form_may_be_declined_or_closed() {
+    fn a_form_may_be_declined_or_cancelled() {
         assert_eq!(answer(&form(NEW_NAME), "n\n").0, Elicited::Decline);
         assert_eq!(answer(&form(NEW_NAME), "y\n").0, Elicited::Cancel);
     }

@@ -83,7 +83,7 @@ async fn serve_one<A: Adapter>(adapter: &A, service: Arc<Service>, ending: &Endi
     let ended = async move {
         let done = async {
             peer.closed().await;
-            watch.last_words().await;
+            watch.cleaned_up().await;
         };
         let left = async {
             watch.left().await;
@@ -136,11 +136,11 @@ async fn serve_gateways<A: Adapter>(
     service: &Arc<Service>,
     ending: &Ending,
 ) -> Result<(), TesseronError> {
-    let comes_back = wish.options.claim_code_source == ClaimCodeSource::Gateway;
-    let is_for_all = comes_back && wish.options.any_user;
+    let reconnects = wish.options.claim_code_source == ClaimCodeSource::Gateway;
+    let admits_any_user = reconnects && wish.options.any_user;
     let listener = Arc::new(adapter.tesseron_listen(wish.options).await?);
     serve::announce(listener.address());
-    if is_for_all {
+    if admits_any_user {
         serve::warn_of_any_user();
     }
     let codes = async {
@@ -150,16 +150,16 @@ async fn serve_gateways<A: Adapter>(
         pending().await
     };
     let channels = async {
-        let mut before: Option<Resumable> = None;
+        let mut previous: Option<Resumable> = None;
         loop {
             match listener.accept().await {
                 Ok(transport) => {
                     let mut app = App::default();
-                    app.resume = before.as_ref().map(|before| before.credentials.clone());
+                    app.resume = previous.as_ref().map(|previous| previous.credentials.clone());
                     let config = service.app(&wish.id, app);
-                    let after = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), before.take()).await;
+                    let ended = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), previous.take()).await;
                     // Only a gateway that connects without a code reconnects on its own.
-                    before = after.filter(|_| comes_back);
+                    previous = ended.filter(|_| reconnects);
                 }
                 Err(error) => {
                     serve::cannot_serve(error);
@@ -184,19 +184,19 @@ async fn be_app<A: Adapter>(
     ending: &Ending,
     transport: TesseronTransport,
     (service, config): (Arc<Service>, Config),
-    before: Option<Resumable>,
+    previous: Option<Resumable>,
 ) -> Option<Resumable> {
     let channel = transport.channel();
     let link = adapter.serve_as(service, config, Box::new(transport));
     let peer = link.peer.clone();
-    if let Some(before) = &before {
-        peer.carry_over(&before.peer);
+    if let Some(previous) = &previous {
+        peer.carry_over(&previous.peer);
     }
-    let signal = {
+    let updates = {
         let (peer, adapter, listener) = (peer.clone(), adapter.clone(), Arc::clone(listener));
         async move {
             if let Ok(gateway) = peer.ready().await
-                && let Some(code) = gateway.credentials.and_then(|pass| pass.claim_code)
+                && let Some(code) = gateway.credentials.and_then(|issued| issued.claim_code)
             {
                 serve::announce_code(&code);
             }
@@ -211,7 +211,7 @@ async fn be_app<A: Adapter>(
             }
         }
     };
-    let connection = start(&*adapter.runtime(), ending.serve(link.peer, first(async { drop(link.end.await) }, signal)));
+    let connection = start(&*adapter.runtime(), ending.serve(link.peer, first(async { drop(link.end.await) }, updates)));
     // Does not wait for a handler that does not end, so that the next gateway is served.
     let closed = async {
         peer.closed().await;
@@ -219,12 +219,13 @@ async fn be_app<A: Adapter>(
     first(connection, closed).await;
     match peer.info() {
         Some(gateway) => {
-            let pass = gateway.credentials?;
-            let credentials = ResumeCredentials { session_id: pass.session_id, resume_token: pass.resume_token? };
+            let issued = gateway.credentials?;
+            let credentials = ResumeCredentials { session_id: issued.session_id, resume_token: issued.resume_token? };
             Some(Resumable { credentials, peer })
         }
-        // If the channel ended before the answer, the old credentials may still be valid; if the resume was refused, they are not.
-        None => before.filter(|_| peer.refusal().is_none()),
+        // If the channel ended before the resume was answered, the old credentials may still be valid. If the resume was refused, they are
+        // not.
+        None => previous.filter(|_| peer.refusal().is_none()),
     }
 }
 
@@ -259,8 +260,8 @@ async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Ca
     }
 }
 
-/// Connects to the server. With the era `auto`, a server on a stream that ends the connection before its era is chosen is started, or
-/// connected to, once more, with a handshake.
+/// Connects to the server. With the era `auto`, a server on a stream may end the connection before its era is chosen. Then it is started,
+/// or connected to, once more, and the handshake is made without a probe.
 async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Result<(Link, Exit), TesseronError> {
     let mut config = calling.config.clone();
     let server = match server {
@@ -291,7 +292,7 @@ async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(End, Ex
 }
 
 /// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that: some old servers exit or
-/// disconnect on an unknown method.
+/// disconnect at the probe.
 async fn has_left(link: &mut Link) -> bool {
     let mut end = None;
     let ready = {

@@ -1,4 +1,4 @@
-//! The program `tools`.
+//! The command line and the messages of the program `tools`.
 
 use std::env;
 use std::ffi::OsString;

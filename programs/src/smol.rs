@@ -40,8 +40,8 @@ impl Adapter for Smol {
         for helper in helpers {
             let _ = helper.join();
         }
-        // Handlers write their audit lines when they are dropped with the executor. That is not certain, since a task that still runs may
-        // hold the executor.
+        // Handlers write their audit lines when they are dropped with the executor at the end of this function. They are not dropped if a
+        // task that still runs holds the executor.
         value
     }
 

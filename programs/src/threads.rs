@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Runs `job` on a new thread. A blocking task of a runtime that waits for the keyboard would delay the end of the program; this thread
-/// does not.
+/// Runs `job` on a new thread, which does not delay the end of the program. A blocking task of a runtime would, for example while it waits
+/// for the keyboard.
 pub(super) fn in_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> InThread<T> {
     let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
     let filled = Arc::clone(&slot);
@@ -24,8 +24,8 @@ pub(super) fn in_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'sta
     InThread(slot)
 }
 
-/// A future of the result of [`in_thread`]. If it is dropped, the thread continues and its result is lost. If the thread panics, it is
-/// never ready.
+/// A future of the result of [`in_thread`]. If the future is dropped, the thread continues and its result is lost. If the thread panics,
+/// the future is never ready.
 pub(super) struct InThread<T>(Arc<Mutex<Slot<T>>>);
 
 struct Slot<T> {

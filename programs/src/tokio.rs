@@ -19,8 +19,8 @@ use http_service::{ConnectionLimits, HttpListener, HttpService};
 use protocol_core::Config;
 use tesseron::claims::ClaimCode;
 
-/// The time to wait for tasks that do not end.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// The time to wait at the end for tasks that do not end by themselves.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// tokio.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl Adapter for Tokio {
         let runtime = builder.enable_all().build().expect("a runtime");
         let value = runtime.block_on(async { program(Self).await });
         // Drops the handlers, which write their audit lines.
-        runtime.shutdown_timeout(LAST_WORDS);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         value
     }
 

@@ -23,8 +23,8 @@ const LEAVING: Duration = Duration::from_millis(200);
 pub(super) struct Watch<A> {
     adapter: A,
     shared: Arc<Shared>,
-    /// The time for which calls of the client may continue after the end of standard input; `None` on other transports, where the session
-    /// decides.
+    /// The time for which calls of the client may continue after the end of standard input; `None` on other transports, where the time
+    /// limits of the session apply.
     linger: Option<Duration>,
 }
 
@@ -64,9 +64,9 @@ impl<A: Adapter> Watch<A> {
         self.shared.note(|noted| noted.has_left = true);
     }
 
-    /// Waits after the end of the session for handlers to clean up. If output to standard output is still unwritten by then and the input
-    /// has ended, waits until the client has left.
-    pub(super) async fn last_words(&self) {
+    /// Waits after the end of the session for handlers to clean up. If standard output is not fully written by then, and the input has
+    /// ended, waits until the client has left.
+    pub(super) async fn cleaned_up(&self) {
         self.adapter.sleep(HANDLER_GRACE).await;
         let is_writing = self.shared.is_writing.load(Ordering::Relaxed);
         if is_writing && self.linger.is_some() {
@@ -203,10 +203,10 @@ impl FrameIo for Watched {
         self.record_error(started)
     }
 
-    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
+    fn start_sends(&mut self, frames: &mut LineEncoder) -> io::Result<()> {
         self.may_write()?;
         self.shared.is_writing.store(true, Ordering::Relaxed);
-        let started = self.io.start_sends(leaving);
+        let started = self.io.start_sends(frames);
         self.record_error(started)
     }
 
