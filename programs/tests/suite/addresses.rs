@@ -9,8 +9,8 @@ use super::program;
 use tests::scratch::Scratch;
 use tests::until::until;
 
-/// A folder with programs that replace those which open addresses: each start adds a line to `opened`, with the number of arguments and the
-/// arguments.
+/// A folder with scripts in place of the programs that open addresses. Each start of a script adds a line to the file `opened`: the number
+/// of arguments, and the arguments.
 struct Browser(Scratch);
 
 impl Browser {

@@ -143,6 +143,7 @@ fn call_tools(arguments: &[&str], flags: &[&str]) -> Ended {
 }
 
 impl Ended {
+    /// Checks the exit status.
     pub(super) fn with(self, status: i32) -> Self {
         assert_eq!(self.status, Some(status), "{self:?}");
         self
@@ -358,7 +359,7 @@ fn forms_and_confirmations_are_answered_from_the_command_line() {
     assert_eq!(call(&["--answer", r#"{"newName":"final"}"#, "rename", name]).with(0).out, renamed);
     assert_eq!(call(&["--decline", "rename", name]).with(0).out, "{\"cancelled\":true}\n");
     call(&["rename", name]).complained(1, "elicitation");
-    // An error is no decision of the user: without a handshake the form counts as closed.
+    // Without a handshake an input request cannot be answered with an error, so the form counts as cancelled.
     for (era, status) in [("legacy", 1), ("modern", 0)] {
         let ended = call(&["--era", era, "--accept", "rename", name]).with(status);
         assert!(ended.err.iter().any(|line| line.contains("newName")), "{ended:?}");
@@ -522,24 +523,24 @@ fn each_round_of_a_call_may_go_to_another_process_that_has_the_key() {
     start("tools", ["--seal-key", "/no/such/key"], Stdio::null()).end().complained(4, "/no/such/key");
 }
 
-/// Two servers behind one address, which take turns.
-struct Turns {
+/// A load balancer: two servers behind one address, which get the requests in turn.
+struct Balancer {
     servers: [String; 2],
     next: AtomicUsize,
     /// The number of tool calls that each server has received.
     calls: [AtomicUsize; 2],
 }
 
-impl Turns {
+impl Balancer {
     /// Starts to forward each request to the next server, on a connection of its own. Returns the URL.
     fn start(self: &Arc<Self>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let turns = Arc::clone(self);
+        let balancer = Arc::clone(self);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let turns = Arc::clone(&turns);
-                thread::spawn(move || turns.forward(client));
+                let balancer = Arc::clone(&balancer);
+                thread::spawn(move || balancer.forward(client));
             }
         });
         format!("http://{address}/mcp")
@@ -566,11 +567,11 @@ impl Turns {
         }
         let mut body = vec![0; length];
         lines.read_exact(&mut body).expect("a body");
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) % 2;
+        let number = self.next.fetch_add(1, Ordering::Relaxed) % 2;
         if String::from_utf8_lossy(&body).contains("tools/call") {
-            self.calls[turn].fetch_add(1, Ordering::Relaxed);
+            self.calls[number].fetch_add(1, Ordering::Relaxed);
         }
-        let mut server = TcpStream::connect(&self.servers[turn]).expect("a server");
+        let mut server = TcpStream::connect(&self.servers[number]).expect("a server");
         server.write_all(&[request.as_bytes(), head.as_bytes(), &body].concat()).expect("a reader");
         let _ = std::io::copy(&mut server, &mut client);
     }
@@ -588,12 +589,12 @@ fn a_call_whose_rounds_go_to_two_processes_behind_one_address_gives_the_same_res
         (tools, url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("a URL").to_owned())
     });
     let servers = [started[0].1.clone(), started[1].1.clone()];
-    let turns = Arc::new(Turns { servers, next: AtomicUsize::new(0), calls: Default::default() });
-    let url = turns.start();
+    let balancer = Arc::new(Balancer { servers, next: AtomicUsize::new(0), calls: Default::default() });
+    let url = balancer.start();
     let asked = ["--answer", r#"{"name":"Ada"}"#, "--sample-reply", "Fine.", "survey", r#"{"topic":"tea"}"#];
     let ended = call(&[&["--era", "modern", "--url", &url][..], &asked].concat()).with(0);
     assert_eq!(ended.out, "{\"participant\":\"Ada\",\"number\":1,\"opinion\":\"Fine.\",\"publish\":true}\n", "{ended:?}");
-    let calls = turns.calls.each_ref().map(|calls| calls.load(Ordering::Relaxed));
+    let calls = balancer.calls.each_ref().map(|calls| calls.load(Ordering::Relaxed));
     assert_eq!(calls, [2, 2], "the first request and three retries");
 }
 
@@ -619,7 +620,6 @@ fn at_the_end_of_input_tools_answers_all_requests_and_exits_at_once() {
     }
 }
 
-/// Files and sockets as standard input and output, besides the pipes of the other tests.
 #[test]
 fn tools_can_use_files_and_sockets_as_standard_input_and_output() {
     let input = format!("{HELLO}\n{}\n", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
@@ -694,7 +694,7 @@ fn tools_does_not_change_the_blocking_mode_of_its_pipes() {
 }
 
 #[test]
-fn a_stuck_handler_is_ended_after_the_grace_when_its_client_has_left() {
+fn a_call_that_reaches_its_deadline_after_the_end_of_input_is_answered_and_tools_exits() {
     let audit = Scratch::new("audit");
     let flags = ["--deadline", "0.3", "--audit", audit.to_str().expect("a path in UTF-8")];
     let mut tools = start("tools", flags, Stdio::piped());
@@ -726,7 +726,7 @@ fn ctrl_c_ends_tools() {
     drop(input);
 }
 
-// ---- Partial results, and the end ----
+// ---- Partial results and signals ----
 
 #[test]
 fn a_call_that_is_cancelled_prints_the_partial_result_from_its_progress() {
@@ -789,7 +789,7 @@ fn a_call_that_has_not_finished_within_the_grace_is_cancelled_with_its_partial_r
     assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
 }
 
-/// The help said that cancelled calls have 0.3 seconds to clean up after a second signal, too.
+/// The bug: the help said that cancelled calls have 0.3 seconds to clean up after a second signal, too.
 #[test]
 fn after_a_second_signal_tools_ends_at_once_and_its_help_promises_no_time_to_clean_up() {
     let help = start("tools", ["--help"], Stdio::null()).end().with(0).out.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -858,7 +858,7 @@ fn a_server_without_a_handshake_can_be_called_with_progress() {
     call_tools(&["--era", "legacy", "chatty"], &["--era", "modern"]).complained(4, message);
 }
 
-/// Many old servers exit or disconnect when they read a request that they do not know.
+/// Many old servers exit or disconnect at a request with an unknown method.
 #[test]
 fn a_server_that_exits_when_it_is_asked_for_its_revisions_is_started_once_more_with_a_handshake() {
     let exits = format!(
@@ -1001,12 +1001,12 @@ fn an_old_server_that_exits_at_the_probe_is_started_once_more() {
     assert_eq!(ended.err.iter().filter(|line| *line == "started").count(), 2, "{ended:?}");
 }
 
-/// The rest of a script that is a server with a handshake, after it has read a probe.
+/// The rest of the script of a server with a handshake that has already read the probe.
 fn old_server() -> String {
     format!("read -r hello\n{}", old_server_that_has_read("2"))
 }
 
-/// The rest of a script that is a server, after it has read its handshake request of this id.
+/// The rest of the script of a server that has already read the handshake request, which has this id.
 fn old_server_that_has_read(id: &str) -> String {
     let next = if id == "1" { 2 } else { 3 };
     format!(
@@ -1135,7 +1135,7 @@ fn a_server_gets_the_folders_of_the_command_line_as_roots() {
 }
 
 #[test]
-fn the_error_of_an_unsupported_version_lists_those_of_the_server() {
+fn the_error_about_an_unsupported_version_lists_the_versions_of_the_server() {
     let error = r#""error":{"code":-32022,"message":"unsupported","data":{"supported":["2026-07-28","2027-01-01"],"requested":"2025-11-25"}}"#;
     let message = "unsupported (-32022): it speaks 2026-07-28, 2027-01-01, not 2025-11-25";
     let refuses = format!("read -r hello; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{error}}}'; cat > /dev/null");

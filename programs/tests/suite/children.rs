@@ -251,11 +251,13 @@ impl Agent {
         Self::of(command, capabilities)
     }
 
+    /// Starts a gateway with `command`, and makes the handshake as its client.
     pub(crate) fn of(mut command: Command, capabilities: &Value) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Self::on(Program::start(command), capabilities)
     }
 
+    /// Makes the handshake as the client of a running gateway.
     pub(crate) fn on(mut gateway: Program, capabilities: &Value) -> Self {
         let input = gateway.child.stdin.take();
         let out = gateway.child.stdout.take().expect("a pipe");
@@ -375,12 +377,14 @@ impl Agent {
         self.call("tesseron__claim_session", &json!({ "code": code }))
     }
 
+    /// Claims an app, which must succeed. Returns the text of the result.
     pub(crate) fn claimed(&mut self, code: &str) -> String {
         let result = self.claim(code);
         assert!(!is_error(&result), "{result}");
         text(&result)
     }
 
+    /// The text of the list of pending claims.
     pub(crate) fn pending(&mut self) -> String {
         text(&self.call("tesseron__list_pending_claims", &json!({})))
     }
@@ -492,7 +496,8 @@ impl Relay {
 /// The processor time of a process, in ticks of 10 ms. `None` if the system does not provide it.
 pub(crate) fn processor_time(program: &Program) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", program.child.id())).ok()?;
-    // The fields after the name, which may contain any character: state, parent and so on.
+    // The name in brackets may contain any character. Of the fields after it, counted from 0, the 11th and 12th are the times in user mode
+    // and in system mode.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }

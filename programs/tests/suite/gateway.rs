@@ -22,7 +22,7 @@ use super::children::{
 use tests::scratch::Scratch;
 use tests::until::{PATIENCE, until};
 
-/// Declares a test for each row.
+/// Declares a test for each name: it calls the function of this name in this file.
 macro_rules! rows {
     ($($name:ident)*) => {$(
         #[test]
@@ -253,15 +253,14 @@ fn a_subscription_of_the_agent_goes_on_after_the_channel_was_cut(programs: &Prog
     assert!(agent.ask("resources/unsubscribe", &uri)["result"].is_object());
 }
 
-/// The gateway is played by the test. Like the gateway of the reference implementation, it does not subscribe again after a resume.
+/// The test itself acts as the gateway. Like the gateway of the reference implementation, it does not subscribe again after a resume.
 fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(programs: &Programs) {
     let home = Home::new();
     let _app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
     let path = home.manifest()["transport"]["path"].as_str().expect("a path").to_owned();
     let mut token = None;
     for round in 0..3 {
-        // Until the app has noticed the end of the last channel, it does not accept a new connection, and closes the new
-        // connection after a second.
+        // Until the app has noticed the end of the last channel, it closes each new connection after a second, without serving it.
         let (mut stream, mut lines, first) = until("the app speaks first", || {
             let stream = UnixStream::connect(&path).expect("an app");
             stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -320,6 +319,7 @@ fn the_error_about_a_code_of_another_gateway_names_that_gateway(programs: &Progr
     let mut one = Agent::start(programs, &home, &[]);
     let first = app.code(0);
     one.gateway.err.nth(&first, 0);
+    // A breadcrumb is a file that announces an unclaimed code to other gateways (`tesseron/src/net/breadcrumb.rs`).
     let breadcrumbs = home.0.join(".tesseron/claims");
     let breadcrumb = breadcrumbs.join(format!("{first}.json"));
     until("there is a breadcrumb", || breadcrumb.exists().then_some(()));
@@ -341,7 +341,7 @@ fn the_error_about_a_code_of_another_gateway_names_that_gateway(programs: &Progr
     assert!(is_error(&refused) && text(&refused).contains(&format!("a gateway that has ended (process {process})")), "{refused}");
     assert!(text(&refused).contains(&second), "the pending code is named: {refused}");
     other.claimed(&second);
-    // A claimed code has no breadcrumb, and that of a dead gateway is removed after an hour.
+    // The breadcrumb of a claimed code is removed at once, and that of a dead gateway after an hour.
     let only = || fs::read_dir(&breadcrumbs).expect("a folder").map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>();
     until("the other breadcrumb is removed", || (only() == [breadcrumb.clone()]).then_some(()));
     let long_ago = fs::read_to_string(&breadcrumb).expect("a breadcrumb").replace("\"mintedAt\":", "\"mintedAt\":1,\"was\":");
@@ -431,7 +431,7 @@ fn ten_updates_half_a_second_apart_are_each_forwarded_at_once(programs: &Program
     let times: Vec<_> = updates.iter().map(|(at, _)| *at).chain(iter::once(ended)).collect();
     let mut gaps: Vec<_> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
     gaps.sort();
-    // On a machine that stalls a few updates may come together; a gateway that holds them back would delay at least every other one.
+    // On a busy machine, a few updates may come together. A gateway that holds updates back would delay at least every other one.
     assert!(gaps[3] > Duration::from_millis(250) && gaps[gaps.len() - 1] < Duration::from_secs(4), "{gaps:?}");
 }
 
@@ -461,8 +461,8 @@ fn a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result(programs: &Pro
 
     // On MCP no frame may follow a cancel, so the agent has the partial result of the last update.
     let (_, last) = agent.updates(bulk).pop().expect("updates");
-    let rode = last["_meta"].to_string();
-    assert!(rode.contains(r#""failed":1"#) && rode.contains(r#""processed":"#), "{last}");
+    let meta = last["_meta"].to_string();
+    assert!(meta.contains(r#""failed":1"#) && meta.contains(r#""processed":"#), "{last}");
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
     let late = agent.received.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
     assert!(!late, "a cancelled call is not answered");
@@ -480,7 +480,7 @@ fn a_call_that_reaches_its_deadline_fails_with_its_partial_result(programs: &Pro
         false => value(&cut),
     };
     assert_eq!(partial["status"], "timeout", "{cut}");
-    // On an idle machine there would be fifty.
+    // On an idle machine, fifty items are processed.
     assert!(partial["processed"].as_u64().is_some_and(|done| (1..=50).contains(&done)), "{cut}");
     assert!(is_error(&agent.call("tools__stuck", &json!({}))));
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
@@ -764,8 +764,8 @@ fn an_app_that_stalls_does_not_delay_another_claim(programs: &Programs) {
     assert!(agent.pending().contains("SLOW-22"));
     let start = Instant::now();
     let slow = agent.send("tools/call", &json!({ "name": "tesseron__claim_session", "arguments": { "code": "SLOW-22" } }));
-    let given_up = agent.send("tools/call", &json!({ "name": "tesseron__claim_session", "arguments": { "code": "slow-22" } }));
-    assert!(is_error(&agent.result(given_up)), "the code is being claimed already");
+    let second = agent.send("tools/call", &json!({ "name": "tesseron__claim_session", "arguments": { "code": "slow-22" } }));
+    assert!(is_error(&agent.result(second)), "the code is being claimed already");
     agent.claimed(&app.code(0));
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
     assert!(
@@ -941,8 +941,8 @@ fn a_client_that_closes_the_output_of_the_gateway_is_status_4(programs: &Program
     let mut gateway = Program::start(command);
     drop(gateway.child.stdout.take());
     let mut input = gateway.child.stdin.take().expect("a pipe");
-    // Regression: a program that another test starts has our end of the pipe, too, until its `exec`, and an answer that is written
-    // meanwhile does not fail. So one request is not enough.
+    // Regression: a program that another test starts holds a copy of our end of the pipe until its `exec`. An answer that the gateway
+    // writes meanwhile does not fail, so one request is not enough.
     let start = Instant::now();
     while !gateway.err.ends_within(Duration::from_millis(20)) && start.elapsed() < PATIENCE {
         let _ = writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#);
@@ -980,7 +980,7 @@ fn the_gateway_ends_at_the_end_of_input_and_on_a_signal(programs: &Programs) {
             assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
             continue;
         };
-        // A handler that does not end delays neither this gateway nor the next one, which is accepted at once.
+        // A handler that does not end delays neither this gateway nor the next one, which the app accepts at once.
         agent.send_call("tools__stuck", &json!({}));
         agent.ask("ping", &json!({}));
         agent.gateway.signal(signal);

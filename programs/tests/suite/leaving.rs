@@ -12,7 +12,7 @@ use tests::scratch::Scratch;
 use tests::until::PATIENCE;
 
 /// The time that clients of other SDKs give a server to exit before they send SIGTERM, and then SIGKILL.
-const OF_OTHERS: Duration = Duration::from_secs(2);
+const EXIT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The additional time for a busy machine.
 const SLACK: Duration = Duration::from_millis(700);
@@ -102,7 +102,7 @@ fn tools_writes_its_audit_line_and_exits_within_two_seconds_after_its_stdin_ends
         let begin = Instant::now();
         drop(input);
         assert_eq!(Server::ended(&mut program), (Some(0), String::new()));
-        assert!(begin.elapsed() < OF_OTHERS, "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < EXIT_LIMIT, "{:?}", begin.elapsed());
         assert!(begin.elapsed() > Duration::from_millis(900), "the call could go on for a second");
         let line = &audit(&file, 1)[0];
         assert_eq!((&line["tool"], &line["outcome"]), (&json!(tool), &json!("cancelled")), "{line}");
@@ -149,7 +149,7 @@ fn tools_exits_at_once_when_a_client_closes_both_pipes() {
 }
 
 #[test]
-fn sigterm_ends_tools_within_half_a_second_of_its_grace_even_if_a_handler_does_not_end() {
+fn sigterm_ends_tools_within_half_a_second_after_its_grace_even_if_a_handler_does_not_end() {
     for place in [&[][..], &["--tcp", "127.0.0.1:0"]] {
         let file = Scratch::new("audit");
         let mut command = Programs.command("tools");
@@ -190,7 +190,7 @@ fn the_gateway_exits_a_second_after_the_end_of_input_even_if_a_call_does_not_end
     let begin = Instant::now();
     let ended = agent.leave();
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert!(begin.elapsed() < OF_OTHERS, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < EXIT_LIMIT, "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn output_for_a_slow_reader_is_not_cut_short() {
 // ---- A client that disconnects, or violates rules ----
 
 #[test]
-fn a_client_that_closes_our_output_during_a_call_is_status_4() {
+fn a_client_that_closes_the_output_of_tools_during_a_call_is_status_4() {
     let Server { mut program, input, output } = Server::tools(&[], "countdown", json!({ "from": 100, "step_ms": 100 }));
     drop(output);
     assert_failed(&mut program, "tools: the connection to the client broke: ");

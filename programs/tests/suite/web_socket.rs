@@ -6,15 +6,16 @@ use std::net::TcpStream;
 use super::children::{App, Home, Programs};
 use tests::until::PATIENCE;
 
-/// The first byte of a text frame and of a close frame that is not fragmented.
+/// The first byte of a text frame that is not fragmented.
 const TEXT: u8 = 0x81;
+/// The first byte of a close frame.
 const CLOSE: u8 = 0x88;
 
 /// A gateway that writes and reads the bytes of its connection to an app.
 struct Raw(TcpStream);
 
 impl Raw {
-    /// Upgrades a connection to the app of `home`, with its code.
+    /// Upgrades a connection to the app of `home`, with the claim code of the app.
     fn dial(app: &App, home: &Home) -> Self {
         let url = home.manifest()["transport"]["url"].as_str().expect("a URL").to_owned();
         let address = url.trim_start_matches("ws://").trim_end_matches('/');
