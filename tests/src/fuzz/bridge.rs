@@ -20,14 +20,14 @@ use testkit::{Leg as Judged, Rng};
 /// chooses one of the open calls or input requests of this leg, and `c` the variant.
 type Operation = [u8; 4];
 
-/// The maximum number of operations of a case, which is enough to find errors.
+/// The maximum number of operations of one input. The others are ignored.
 const OPERATIONS: usize = 250;
 /// The number of opcodes, some of which have no meaning yet.
-const PLACES: u8 = 32;
+const OPCODES: u8 = 32;
 const APPS: [&str; 3] = ["one", "two", "three"];
 
 /// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), a short time limit for the hello of an app (bit 4).
-/// Byte 1: the seed of codes and tokens. Byte 2: the way in which the case ends. Byte 3: the number of apps that are claimed at the
+/// Byte 1: the seed of codes and tokens. Byte 2: the way in which the run ends. Byte 3: the number of apps that are claimed at the
 /// beginning. The rest: operations of four bytes.
 pub fn bridge(data: &[u8]) {
     let ([variant, seed, ending, claimed], rest) = super::head(data);
@@ -42,7 +42,8 @@ pub fn bridge(data: &[u8]) {
     assert_eq!(run(), run(), "G10: equal operations have given different results");
 }
 
-struct Seat {
+/// One of the three apps.
+struct AppState {
     judge: Judged,
     channel: Option<ChannelId>,
     stalled: bool,
@@ -53,11 +54,12 @@ struct Seat {
     invoked: Vec<Invoked>,
     /// The newest invocation that has ended.
     gone: Option<Invoked>,
+    /// The number of its last input request.
     next: u64,
     subscription: Option<String>,
 }
 
-impl Seat {
+impl AppState {
     fn new() -> Self {
         Self {
             judge: leg_judge(),
@@ -73,7 +75,7 @@ impl Seat {
     }
 }
 
-/// The judge of a leg. It allows repeated values, since the bridge sends a message of an app at once with the last value.
+/// The judge of a leg. It allows a repeated value of progress: the bridge sends a message without a value at once, with the last value.
 fn leg_judge() -> Judged {
     Judged::new(&with(server_config(), |config| config.progress.repeat_value_for_message = true))
 }
@@ -82,7 +84,7 @@ struct Fuzzed {
     bridge: Bridge,
     settings: BridgeConfig,
     now: Instant,
-    seats: [Seat; 3],
+    apps: [AppState; 3],
     agent: Judged,
     stalled: bool,
     /// `true` while the owner polls no events.
@@ -90,9 +92,11 @@ struct Fuzzed {
     /// The number of calls of the agent that wait for their responses, by id. If an id is used again, the response to its first use may
     /// still be queued.
     pending: BTreeMap<String, usize>,
+    /// The next request id of the agent.
     next: u64,
     /// Input requests that the agent has received and not answered.
     asked: Vec<(Value, String)>,
+    /// The claims for which the bridge has requested a connection to an app, with their codes.
     wanted: Vec<(ClaimId, String)>,
     closed: bool,
     trace: Vec<String>,
@@ -125,7 +129,7 @@ impl Fuzzed {
         let mut fuzzed = Self {
             bridge: Bridge::new(settings.clone(), random, Instant::ZERO),
             now: Instant::ZERO,
-            seats: [(); 3].map(|()| Seat::new()),
+            apps: [(); 3].map(|()| AppState::new()),
             agent: leg_judge(),
             settings,
             stalled: false,
@@ -139,7 +143,7 @@ impl Fuzzed {
         };
         fuzzed.send(None, &initialize(0, "2025-11-25", DECLARES));
         fuzzed.send(None, &notification("notifications/initialized", "{}"));
-        fuzzed.settle();
+        fuzzed.deliver();
         for app in 0..usize::from(claimed % 4) {
             fuzzed.dial(app, 0);
             fuzzed.claim(app, 0);
@@ -150,15 +154,15 @@ impl Fuzzed {
     // ---- Delivery of frames ----
 
     fn leg(&self, app: Option<usize>) -> Option<Leg> {
-        app.map_or(Some(Leg::Agent), |app| self.seats[app].channel.map(Leg::App))
+        app.map_or(Some(Leg::Agent), |app| self.apps[app].channel.map(Leg::App))
     }
 
-    /// Sends a frame of an end, if the bridge reads its leg.
+    /// Sends a frame of the agent (`None`) or of an app, if the bridge reads its leg.
     fn send(&mut self, app: Option<usize>, text: &str) {
         self.send_if_read(app, text);
     }
 
-    /// Sends a frame of an end, if the bridge reads its leg. Returns `true` if the frame was sent.
+    /// Sends a frame as [`Self::send`] does. Returns `true` if the frame was sent.
     fn send_if_read(&mut self, app: Option<usize>, text: &str) -> bool {
         let Some(leg) = self.leg(app).filter(|leg| self.bridge.wants_input(*leg)) else { return false };
         let before = self.bridge.stats(leg).unwrap_or_default();
@@ -168,9 +172,9 @@ impl Fuzzed {
         let after = self.bridge.stats(leg).unwrap_or_default();
         self.judge(app).receive(text.as_bytes(), &before, &after);
         // A request with one of these violations is not answered, or not with its id.
-        let mut dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
+        let mut rules = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
         // If the frame has closed the leg, `after` is all zero.
-        let dropped = dropped.any(|rule| after.violations(rule) > before.violations(rule));
+        let dropped = rules.any(|rule| after.violations(rule) > before.violations(rule));
         let Ok(frame) = serde_json::from_str::<Value>(text) else { return true };
         if app.is_none() {
             let (method, id, params) = (frame["method"].as_str(), &frame["id"], &frame["params"]);
@@ -184,7 +188,7 @@ impl Fuzzed {
     }
 
     fn judge(&mut self, app: Option<usize>) -> &mut Judged {
-        app.map_or(&mut self.agent, |app| &mut self.seats[app].judge)
+        app.map_or(&mut self.agent, |app| &mut self.apps[app].judge)
     }
 
     fn end_call(&mut self, id: &str) {
@@ -197,11 +201,11 @@ impl Fuzzed {
     }
 
     /// Delivers frames, and checks the guarantees.
-    fn settle(&mut self) {
+    fn deliver(&mut self) {
         loop {
             let mut moved = false;
             for app in [None, Some(0), Some(1), Some(2)] {
-                let stalled = app.map_or(self.stalled, |app| self.seats[app].stalled);
+                let stalled = app.map_or(self.stalled, |app| self.apps[app].stalled);
                 while let Some(leg) = self.leg(app).filter(|_| !stalled)
                     && let Some(out) = self.bridge.poll_transmit(leg)
                 {
@@ -209,8 +213,8 @@ impl Fuzzed {
                     let text = core::str::from_utf8(&out.frame).expect("UTF-8").to_owned();
                     self.trace.push(format!("{app:?} < {text}"));
                     match app {
-                        None => self.agent_hears(&text),
-                        Some(app) => self.app_hears(app, &text),
+                        None => self.agent_receives(&text),
+                        Some(app) => self.app_receives(app, &text),
                     }
                     moved = true;
                 }
@@ -234,7 +238,7 @@ impl Fuzzed {
         }
     }
 
-    fn agent_hears(&mut self, text: &str) {
+    fn agent_receives(&mut self, text: &str) {
         let frame = value(text);
         let (id, params) = (&frame["id"], &frame["params"]);
         match frame["method"].as_str() {
@@ -249,15 +253,15 @@ impl Fuzzed {
         }
     }
 
-    fn app_hears(&mut self, app: usize, text: &str) {
-        let (frame, seat) = (value(text), &mut self.seats[app]);
+    fn app_receives(&mut self, app: usize, text: &str) {
+        let (frame, state) = (value(text), &mut self.apps[app]);
         let params = &frame["params"];
         match frame["method"].as_str() {
             Some("actions/invoke") => {
-                seat.invoked.push(Invoked::read(text).expect("an invocation"));
+                state.invoked.push(Invoked::read(text).expect("an invocation"));
             }
             Some("resources/subscribe") => {
-                seat.subscription = params["subscriptionId"].as_str().map(ToOwned::to_owned);
+                state.subscription = params["subscriptionId"].as_str().map(ToOwned::to_owned);
                 self.record_app_request(app, &frame["id"]);
             }
             Some("resources/read" | "resources/unsubscribe") => self.record_app_request(app, &frame["id"]),
@@ -266,7 +270,7 @@ impl Fuzzed {
                 if let (Some(session), Some(token)) =
                     (frame["result"]["sessionId"].as_str(), frame["result"]["resumeToken"].as_str())
                 {
-                    seat.credentials = Some((session.to_owned(), token.to_owned()));
+                    state.credentials = Some((session.to_owned(), token.to_owned()));
                 }
             }
         }
@@ -277,21 +281,21 @@ impl Fuzzed {
         let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"actions/invoke","params":{{"name":"","invocationId":""}}}}"#);
         let mut request = Invoked::read(&frame).expect("an invocation");
         request.invocation = format!("no invocation {id}");
-        self.seats[app].invoked.push(request);
+        self.apps[app].invoked.push(request);
     }
 
     fn handle_event(&mut self, event: &BridgeEvent) {
         self.trace.push(format!("{event:?}"));
         match event {
             BridgeEvent::AppReady { channel, code, .. } => {
-                if let Some(seat) = self.seats.iter_mut().find(|seat| seat.channel == Some(*channel)) {
-                    seat.code = code.as_ref().map(|code| code.as_str().to_owned());
+                if let Some(state) = self.apps.iter_mut().find(|state| state.channel == Some(*channel)) {
+                    state.code = code.as_ref().map(|code| code.as_str().to_owned());
                 }
             }
             BridgeEvent::AppClosed { channel, .. } => {
                 assert!(self.bridge.is_closed(Leg::App(*channel)), "G4: the end of {channel:?}, which is not closed");
-                if let Some(seat) = self.seats.iter_mut().find(|seat| seat.channel == Some(*channel)) {
-                    seat.judge.close();
+                if let Some(state) = self.apps.iter_mut().find(|state| state.channel == Some(*channel)) {
+                    state.judge.close();
                 }
             }
             BridgeEvent::ClaimWanted { claim, code } => self.wanted.push((*claim, code.reveal().to_owned())),
@@ -310,7 +314,7 @@ impl Fuzzed {
     fn apply(&mut self, [opcode, a, b, c]: Operation) {
         let app = usize::from(a & 3).checked_sub(1);
         let span = Duration::from_millis(u64::from(b) * 16 + u64::from(c));
-        match (opcode % PLACES, app) {
+        match (opcode % OPCODES, app) {
             (0, _) => self.run_for(span),
             // The timeout is handled late: the time goes beyond the next deadline in one step.
             (1, _) => self.timeout(self.bridge.poll_timeout().unwrap_or(self.now).max(self.now).saturating_add(span)),
@@ -324,7 +328,7 @@ impl Fuzzed {
             (8, _) => self.answer(b, c),
             (9, Some(app)) => self.notify(app, c),
             (10, None) => self.stalled = b & 1 == 1,
-            (10, Some(app)) => self.seats[app].stalled = b & 1 == 1,
+            (10, Some(app)) => self.apps[app].stalled = b & 1 == 1,
             (11, _) => self.send(app, GARBAGE[usize::from(c) % GARBAGE.len()]),
             (12, Some(app)) => self.lose(app, c),
             // The agent disconnects rarely, since nothing can happen afterwards.
@@ -335,21 +339,21 @@ impl Fuzzed {
             (15, Some(app)) => (0..c % 64).for_each(|more| self.progress(app, b, more)),
             (16, _) => self.read(b, c),
             (17, Some(app)) => {
-                if let Some(channel) = self.seats[app].channel {
+                if let Some(channel) = self.apps[app].channel {
                     let grace = Duration::from_millis(c.into());
                     self.bridge.close_app(channel, Close::Graceful { grace }, self.now);
                 }
             }
             (18, Some(app)) => self.dial_wanted(app, c),
             (19, Some(app)) => {
-                if let Some(gone) = self.seats[app].gone.clone() {
+                if let Some(gone) = self.apps[app].gone.clone() {
                     self.send(Some(app), &if c & 1 == 0 { gone.output("1") } else { gone.progress(r#","percent":99"#) });
                 }
             }
             (20, _) => self.ignores_events = b & 1 == 1,
             _ => {}
         }
-        self.settle();
+        self.deliver();
     }
 
     fn timeout(&mut self, now: Instant) {
@@ -362,7 +366,7 @@ impl Fuzzed {
         let target = self.now.saturating_add(span);
         while let Some(due) = self.bridge.poll_timeout().filter(|due| *due <= target) {
             self.timeout(due.max(self.now));
-            self.settle();
+            self.deliver();
         }
         self.timeout(target);
     }
@@ -395,7 +399,7 @@ impl Fuzzed {
     }
 
     fn invocation(&self, app: usize, b: u8) -> Option<usize> {
-        let count = self.seats[app].invoked.len();
+        let count = self.apps[app].invoked.len();
         (count > 0).then(|| usize::from(b) % count)
     }
 
@@ -406,13 +410,13 @@ impl Fuzzed {
             2 => format!(r#","percent":{},"message":"m{c}","data":{{"a":1}}"#, c / 3),
             _ => r#","message":"m""#.to_owned(),
         };
-        let text = self.seats[app].invoked[at].progress(&members);
+        let text = self.apps[app].invoked[at].progress(&members);
         self.send(Some(app), &text);
     }
 
     fn respond(&mut self, app: usize, b: u8, c: u8) {
         let Some(at) = self.invocation(app, b) else { return };
-        let ended = self.seats[app].invoked[at].clone();
+        let ended = self.apps[app].invoked[at].clone();
         let text = match c % 6 {
             0 => ended.output(r#""done""#),
             1 => ended.output(r#"{"content":[{"type":"text","text":"é"},{"type":"image","data":"","mimeType":"image/png"}]}"#),
@@ -422,22 +426,22 @@ impl Fuzzed {
             _ => format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"value":7}}}}"#, ended.id),
         };
         if self.send_if_read(Some(app), &text) {
-            let seat = &mut self.seats[app];
-            seat.invoked.remove(at);
-            seat.gone = Some(ended);
+            let state = &mut self.apps[app];
+            state.invoked.remove(at);
+            state.gone = Some(ended);
         }
     }
 
     fn ask(&mut self, app: usize, b: u8, c: u8) {
         let Some(at) = self.invocation(app, b) else { return };
-        let seat = &mut self.seats[app];
-        let id = if c & 0x70 == 0x70 { seat.next } else { seat.next + 1 };
-        seat.next = id;
-        let (id, one) = (id + 100, &seat.invoked[at]);
+        let state = &mut self.apps[app];
+        let id = if c & 0x70 == 0x70 { state.next } else { state.next + 1 };
+        state.next = id;
+        let (id, invocation) = (id + 100, &state.invoked[at]);
         let text = match c % 4 {
-            0 | 1 => one.sample(id),
-            2 => one.confirm(id),
-            _ => one.elicit(id, r#"{"type":"object","properties":{"a":{"type":"string"}},"required":[]}"#),
+            0 | 1 => invocation.sample(id),
+            2 => invocation.confirm(id),
+            _ => invocation.elicit(id, r#"{"type":"object","properties":{"a":{"type":"string"}},"required":[]}"#),
         };
         self.send(Some(app), &text);
     }
@@ -472,7 +476,7 @@ impl Fuzzed {
             3 => notification("resources/list_changed", &format!(r#"{{"resources":{RESOURCES}}}"#)),
             4 => notification("tesseron/nonsense", "{}"),
             _ => {
-                let name = self.seats[app].subscription.clone().unwrap_or_default();
+                let name = self.apps[app].subscription.clone().unwrap_or_default();
                 notification("resources/updated", &format!(r#"{{"subscriptionId":"{name}","value":{c}}}"#))
             }
         };
@@ -486,11 +490,11 @@ impl Fuzzed {
         }
     }
 
-    /// Connects an app, perhaps once more. An earlier channel of the app then stays open, and the app no longer reads it.
+    /// Connects an app. If the app already has a channel, that channel stays open, and the app no longer reads it.
     fn dial(&mut self, app: usize, c: u8) {
         let Ok(channel) = self.bridge.open(self.now) else { return };
-        self.sit(app, channel);
-        let text = match (c % 8, &self.seats[app].credentials) {
+        self.set_channel(app, channel);
+        let text = match (c % 8, &self.apps[app].credentials) {
             (1 | 2, Some((session, token))) => resume(APPS[app], session, token),
             (3, _) => hello(APPS[(app + 1) % 3], ACTIONS, RESOURCES),
             (4, _) => hello(APPS[app], ACTIONS, RESOURCES).replace("1.2.0", "2.0.0"),
@@ -499,24 +503,25 @@ impl Fuzzed {
             _ => hello(APPS[app], ACTIONS, RESOURCES),
         };
         self.send(Some(app), &text);
-        self.settle();
+        self.deliver();
     }
 
-    fn sit(&mut self, app: usize, channel: ChannelId) {
-        let old = core::mem::replace(&mut self.seats[app], Seat::new());
-        self.seats[app] =
-            Seat { channel: Some(channel), credentials: old.credentials, gone: old.gone, next: old.next, ..Seat::new() };
+    /// Gives an app a new channel. Of its state, only the fields that outlive a channel are kept.
+    fn set_channel(&mut self, app: usize, channel: ChannelId) {
+        let old = core::mem::replace(&mut self.apps[app], AppState::new());
+        self.apps[app] =
+            AppState { channel: Some(channel), credentials: old.credentials, gone: old.gone, next: old.next, ..AppState::new() };
     }
 
     fn claim(&mut self, app: usize, c: u8) {
-        let code = self.seats[app].code.clone().filter(|_| c & 3 != 3).unwrap_or_else(|| format!("AB{}X-7K", c / 4 % 6 + 3));
+        let code = self.apps[app].code.clone().filter(|_| c & 3 != 3).unwrap_or_else(|| format!("AB{}X-7K", c / 4 % 6 + 3));
         let id = self.next;
         self.next += 1;
         self.send(None, &call_tool(&id.to_string(), "tesseron__claim_session", &format!(r#"{{"code":"{code}"}}"#), None));
-        self.settle();
+        self.deliver();
     }
 
-    /// Passes a channel for a claim code that the bridge has asked for, or refuses the claim.
+    /// Passes the bridge a channel to the app with a code that the bridge has requested, or refuses the claim.
     fn dial_wanted(&mut self, app: usize, c: u8) {
         if self.wanted.is_empty() {
             return;
@@ -527,7 +532,7 @@ impl Fuzzed {
         }
         let dial = bound(&code, &format!("s_{c}"), "rt_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
         if let Ok(channel) = self.bridge.open_claimed(claim, dial, self.now) {
-            self.sit(app, channel);
+            self.set_channel(app, channel);
             if c & 3 != 3 {
                 self.send(Some(app), &hello(APPS[app], ACTIONS, RESOURCES));
             }
@@ -555,10 +560,10 @@ impl Fuzzed {
     /// Lets all ends read again, and ends the bridge in one of three ways.
     fn finish(mut self, how: u8) -> Vec<String> {
         (self.stalled, self.ignores_events) = (false, false);
-        for seat in &mut self.seats {
-            seat.stalled = false;
+        for state in &mut self.apps {
+            state.stalled = false;
         }
-        self.settle();
+        self.deliver();
         match how % 3 {
             // All apps disconnect, so each call of the agent ends at once.
             0 => {
@@ -568,7 +573,7 @@ impl Fuzzed {
                 for (claim, _) in core::mem::take(&mut self.wanted) {
                     self.bridge.refuse_claim(claim, "it is late", self.now);
                 }
-                self.settle();
+                self.deliver();
                 assert_eq!(self.bridge.in_flight(), 0, "the bridge keeps state of apps that have disconnected");
                 assert!(self.closed || self.pending.is_empty(), "G1: never answered: {:?}", self.pending);
                 self.bridge.handle_end(Leg::Agent, TransportEnd::Eof, self.now);
@@ -576,11 +581,11 @@ impl Fuzzed {
             1 => self.bridge.handle_end(Leg::Agent, TransportEnd::Failed, self.now),
             _ => self.bridge.close(Close::Graceful { grace: Duration::from_millis(50) }, self.now),
         }
-        self.settle();
+        self.deliver();
         for _ in 0..1000 {
             let Some(due) = self.bridge.poll_timeout() else { break };
             self.timeout(due.max(self.now));
-            self.settle();
+            self.deliver();
         }
         assert_eq!(self.bridge.poll_timeout(), None, "a deadline remains");
         assert!(self.closed && self.bridge.is_closed(Leg::Agent), "the agent's session closes");

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use programs::tools::{Options, service};
 use testkit::scripted::initialize;
 
-/// Byte 0: the handshake is made first (bit 0), the peer answers input requests (bit 1), the deadline of calls (bit 2), partial results on
-/// progress (bit 3). The rest: lines. Each is a frame, except that a line of at least two bytes that begins with the byte 1 lets time pass,
+/// Byte 0: the handshake is made first (bit 0), the peer answers input requests (bit 1), calls have a deadline (bit 2), the partial result
+/// is sent with each update of progress (bit 3). The rest: lines. Each is a frame, except that a line of at least two bytes that begins with the byte 1 lets time pass,
 /// 100 ms for each unit of its second byte.
 pub fn endpoint(data: &[u8]) {
     let ([kind], rest) = super::head(data);
@@ -51,7 +51,7 @@ pub fn endpoint(data: &[u8]) {
             }
         }
         executor.run_until_stalled();
-        // Reads more often than a call can have rounds.
+        // More often than a call can have rounds.
         for _ in 0..10 {
             read(&mut peer, answers, &mut asked);
             executor.run_until_stalled();
@@ -86,7 +86,7 @@ fn retry(asked: &mut Value, result: &Value) -> Option<Bytes> {
     Some(asked.to_string().into())
 }
 
-/// Reads the frames of the endpoint. Answers input requests if `answers`, and a round by the retry of the request `asked`, if there is one.
+/// Reads the frames of the endpoint. Answers input requests if `answers`. Answers a round with the retry of `asked`, the last request.
 fn read(peer: &mut Pipe, answers: bool, asked: &mut Option<Value>) {
     while let Some(frame) = peer.try_recv() {
         let text = core::str::from_utf8(&frame).expect("UTF-8");

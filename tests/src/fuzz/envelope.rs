@@ -8,8 +8,8 @@ use super::judge::{Body, Id, Members, Message, Verdict, depth, judge, members, o
 use testkit::Scripted;
 use testkit::config::{client_config, server_config};
 
-/// Reads the bytes as JSON, as a frame to a server, and as a frame to a client with a call in flight. The core and `serde_json` must accept the
-/// same inputs with the same meaning, and the session must react as JSON-RPC demands.
+/// Reads the bytes as JSON, as a frame to a server, and as a frame to a client with a call in flight. The core and `serde_json` must accept
+/// the same inputs with the same meaning, and the session must react as JSON-RPC demands.
 pub fn envelope(data: &[u8]) {
     json(data);
     let verdict = judge(data);
@@ -49,7 +49,7 @@ const SERVED: [&str; 11] = [
     "completion/complete",
 ];
 
-/// The deepest nesting of a payload, which is a few levels deeper in a frame.
+/// The deepest nesting of a payload. The frame around it adds a few levels.
 const PAYLOAD_DEPTH: usize = 120;
 
 /// The id of an answer, and its code if it is an error.
@@ -64,7 +64,7 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
         match event {
             Event::Violation(rule) => rules.push(rule),
             Event::Request { id, request, caller, .. } => {
-                // The parameters are returned as the result. A stateless result also has the server in its `_meta`.
+                // The parameters are returned as the result. A stateless result also names the server in its `_meta`.
                 is_stateless = caller.protocol() == "2026-07-28";
                 end.session.respond(id, Reply::Raw(request.params().clone()), end.now).expect("the call is running");
                 served = Some(request.params().clone());
@@ -154,6 +154,7 @@ fn to_a_client(data: &[u8], verdict: &Verdict<'_>) {
         _ => None,
     });
     let body = match verdict {
+        // The id of the call: the handshake has used 1.
         Verdict::Object(Message::Response { id: Id::Number(2), body }) => body,
         Verdict::Unknown => return,
         _ => return assert_eq!(done, None, "only the response to a call ends it"),

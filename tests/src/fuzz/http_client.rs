@@ -21,7 +21,7 @@ struct Bench {
     open: Vec<HttpRequestId>,
     /// The number of outcomes of each call.
     calls: BTreeMap<OutboundId, usize>,
-    questions: Vec<InputKey>,
+    input_requests: Vec<InputKey>,
     is_closed: bool,
 }
 
@@ -50,7 +50,7 @@ pub fn http_client(data: &[u8]) {
         sent: BTreeSet::new(),
         open: Vec::new(),
         calls: BTreeMap::new(),
-        questions: Vec::new(),
+        input_requests: Vec::new(),
         is_closed: false,
     };
     bench.pump();
@@ -85,7 +85,7 @@ impl Bench {
                 }
             }
             (b'q', _) => {
-                if let Some(key) = self.questions.pop() {
+                if let Some(key) = self.input_requests.pop() {
                     let _ = self.session.provide_input(key, Answer::Refused(RpcError::fixed(-1, "no")), self.now);
                 }
             }
@@ -125,7 +125,7 @@ impl Bench {
             while let Some(event) = self.session.poll_event() {
                 match event {
                     Event::Done { id, .. } => *self.calls.get_mut(&id).expect("a call") += 1,
-                    Event::InputRequested { key, .. } => self.questions.push(key),
+                    Event::InputRequested { key, .. } => self.input_requests.push(key),
                     Event::Closed(_) => self.close(),
                     _ => {}
                 }

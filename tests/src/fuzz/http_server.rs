@@ -79,6 +79,7 @@ struct Bench {
     is_scripted: bool,
     /// The open sessions; `None` for a scripted session, whose frames the steps choose.
     sessions: BTreeMap<SessionKey, Option<Session>>,
+    /// The lanes that are not writable.
     stopped: BTreeSet<(SessionKey, Lane)>,
     /// The lanes of the frames that scripted sessions have received.
     given: Vec<(SessionKey, Lane)>,
@@ -96,12 +97,13 @@ struct Bench {
     /// Every event of every session so far.
     seen: BTreeMap<(String, EventId), Bytes>,
     random: u64,
+    /// The number of messages sent so far, which is the id of the last one.
     number: u64,
     /// The greatest length in bytes of an event so far.
     longest: usize,
 }
 
-/// Byte 0: the era (bits 0 and 1), small limits (bit 2), no resuming (bit 3), scripted sessions (bit 4), the way in which the case ends
+/// Byte 0: the era (bits 0 and 1), small limits (bit 2), no resuming (bit 3), scripted sessions (bit 4), the way in which the run ends
 /// (bits 5 and 6), and bodies that are read first (bit 7). The rest: lines. Each is a step, whose first byte is its kind; `|` in a body or
 /// a frame stands for a line feed.
 ///
@@ -479,6 +481,7 @@ impl Bench {
         while let Some(transmit) = session.poll_transmit() {
             transmits.push(transmit);
         }
+        // The lanes on which the session owes no reply any more, since requests were cancelled.
         let lanes: Vec<_> =
             self.server.lanes_at_work(key).filter(|lane| has_cancelled && session.replies_owed(*lane) == 0).collect();
         for transmit in transmits {
@@ -531,7 +534,7 @@ impl Bench {
                     assert!(exchange.status.is_some() && !chunk.is_empty(), "G17: the head comes first");
                     polled += chunk.len();
                     exchange.body.extend_from_slice(&chunk);
-                    self.judge(id, chunk);
+                    self.check_events(id, chunk);
                 }
                 ResponsePart::End => {
                     assert!(exchange.status.is_some(), "G17: the head comes first");
@@ -556,7 +559,7 @@ impl Bench {
     }
 
     /// Checks the events in a piece of a stream.
-    fn judge(&mut self, id: HttpExchangeId, chunk: Bytes) {
+    fn check_events(&mut self, id: HttpExchangeId, chunk: Bytes) {
         let exchange = self.exchanges.get_mut(&id).expect("it is known");
         let Some(decoder) = exchange.decoder.as_mut() else { return };
         decoder.feed(chunk);
@@ -588,8 +591,8 @@ impl Bench {
         assert!(self.ids.len() <= self.exchanges.len());
     }
 
-    /// Ends the exchanges and the sessions: the exchanges first if `are_lost`; the sessions by their timeouts if `are_lost` and `by_time`,
-    /// otherwise by the owner.
+    /// Ends everything. If `are_lost`, all exchanges are lost first. The sessions end by their timeouts if `are_lost` and `by_time`; otherwise
+    /// the owner closes them.
     fn finish(mut self, are_lost: bool, by_time: bool) {
         let all: Vec<_> = self.exchanges.keys().copied().collect();
         for id in &all {

@@ -63,7 +63,7 @@ pub(super) enum Id {
 }
 
 impl Id {
-    /// Reads an id. Returns `None` if it cannot be echoed, or is longer than `Limits::id_bytes`.
+    /// Reads an id. Returns `None` if it is neither an `i64` nor a string, or is longer than `Limits::id_bytes`.
     pub(super) fn read(value: &RawValue) -> Option<Self> {
         if value.get().len() > 1024 { None } else { Self::echoed(value) }
     }
@@ -96,12 +96,12 @@ pub(super) enum Message<'a> {
     Repeated {
         is_request: bool,
     },
-    /// An object that is no message, or an invalid request. The answer is an error, with this id if the id can be repeated.
+    /// An object that is no message, or an invalid request. The answer is an error, with this id if there is one.
     Invalid(Option<Id>),
     /// A malformed notification.
     InvalidNotification,
     Notification,
-    /// Parameters that are not an object.
+    /// A request whose parameters are not an object.
     WrongParams(Id),
     Request {
         id: Id,
@@ -156,11 +156,11 @@ pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
         return Message::Repeated { is_request: method.is_some() && id.is_some() };
     }
     let proper_id = id.and_then(Id::read);
-    let current = get("jsonrpc").and_then(text).is_some_and(|version| version == "2.0");
+    let is_version_2 = get("jsonrpc").and_then(text).is_some_and(|version| version == "2.0");
     let (result, error) = (get("result"), get("error"));
     let is_response = result.is_some() || error.is_some();
     if let Some(method) = method {
-        let method = text(method).filter(|_| current && !is_response);
+        let method = text(method).filter(|_| is_version_2 && !is_response);
         let fits = params.is_none_or(is_object);
         return match (method, id.is_some(), proper_id) {
             (Some(_), false, _) if fits => Message::Notification,
@@ -175,8 +175,8 @@ pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
     }
     let Some(id) = proper_id else { return Message::LostResponse };
     let body = match (result, error) {
-        (Some(result), None) if current && is_object(result) => Body::Result(result.get()),
-        (None, Some(error)) if current => error_object(error.get()),
+        (Some(result), None) if is_version_2 && is_object(result) => Body::Result(result.get()),
+        (None, Some(error)) if is_version_2 => error_object(error.get()),
         _ => Body::Malformed,
     };
     Message::Response { id, body }
@@ -185,7 +185,7 @@ pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
 fn error_object(text: &str) -> Body<'_> {
     match members(text) {
         Some(all) => read_error(&all).unwrap_or(Body::Malformed),
-        // The name of a member has half of a surrogate pair, so it is none of the known members.
+        // The name of a member has half of a surrogate pair, which `serde_json` cannot read.
         None if text.starts_with('{') => Body::Unknown,
         None => Body::Malformed,
     }

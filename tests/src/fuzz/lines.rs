@@ -6,11 +6,11 @@ use protocol_core::lines::{LineDecoder, LineEncoder};
 
 use testkit::Rng;
 
-/// Byte 0: the limit. Byte 1: the way in which the rest is split. The rest: the input.
+/// Byte 0: the maximum length of a frame. Byte 1: the way in which the rest is split. The rest: the input.
 pub fn lines(data: &[u8]) {
     let ([limit, seed], input) = super::head(data);
     let limit = if limit < 128 { usize::from(limit) } else { 1 << (limit % 24) };
-    let expected = by_the_rule(input, limit);
+    let expected = reference_frames(input, limit);
     let mut rng = Rng::new(seed.into());
     for way in 0..5 {
         let frames = decode(input, limit, |left| match way {
@@ -30,7 +30,7 @@ pub fn lines(data: &[u8]) {
 /// A simple implementation of line framing: a line ends before a line feed or at the end of input; a byte order mark before the line and a
 /// carriage return after it are not part of the frame; a blank line is skipped, unless it is too long; a line that is too long is cut to
 /// one byte more than the limit.
-fn by_the_rule(input: &[u8], limit: usize) -> Vec<Bytes> {
+fn reference_frames(input: &[u8], limit: usize) -> Vec<Bytes> {
     let lines = input.split(|byte| *byte == b'\n').map(|line| {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         line.strip_suffix(b"\r").unwrap_or(line)

@@ -9,11 +9,11 @@ use testkit::config::{app_config, gateway_config};
 use testkit::config::{client_config, server_config, with};
 use testkit::world::{Wire, World};
 
-/// The maximum number of operations of a case, which is enough to find errors.
+/// The maximum number of operations of one input. The others are ignored.
 const OPERATIONS: usize = 400;
 
 /// Byte 0: the configuration (bits 0 to 3), links so slow that the answer to a probe is late (bit 4, unless the client's era is
-/// [`Era::Legacy`]), and the kind of the links (bit 7). Byte 1: the seed of the links. Byte 2: the way in which the case ends. Byte 3: the
+/// [`Era::Legacy`]), and the kind of the links (bit 7). Byte 1: the seed of the links. Byte 2: the way in which the run ends. Byte 3: the
 /// protocol is Tesseron (bit 7); otherwise the eras of MCP that the ends speak (bits 5 and 2). The rest: operations of
 /// [`testkit::world::ops`], four bytes each.
 pub fn pair(data: &[u8]) {

@@ -14,17 +14,17 @@ use protocol_core::{
     ServeOptions, Session, ToolOutput, TransportEnd, Violation,
 };
 
-use tesseron::Promises;
+use tesseron::Invocations;
 use testkit::Watched;
 use testkit::config::{client_config, server_config};
 use testkit::scripted::{initialize, json};
 
 /// Byte 0: the role (bit 0), the handshake is made first (bit 1), the revision (bits 2 and 3), the limits (bit 4), the application polls
-/// only by actions (bit 5), an outbound call, an inbound one and an input request are open at the beginning (bit 6), Tesseron (bit 7; then
-/// bits 2 and 3 are the state of the session, see [`tesseron`]). Byte 1: the timeouts (bit 0), the response gap and a rate window (bit 1),
-/// and the policies of depth and progress (bit 2); on Tesseron also a grace for cancelled calls (bit 3, which on MCP lets a client choose
-/// the era), and a session that is closing (bit 4). Then lines: each is a frame, but a line that begins with the byte 1 has actions of the
-/// application, two bytes each, see [`Fuzzed::act`].
+/// only in its actions (bit 5), an outbound call, an inbound one and an input request are open at the beginning (bit 6), Tesseron (bit 7;
+/// then bits 2 and 3 are the state of the session, see [`tesseron`]). Byte 1: the timeouts (bit 0), the response gap and a rate window (bit
+/// 1), and the policies of depth and progress (bit 2); on Tesseron also a grace for cancelled calls (bit 3, which on MCP lets a client
+/// choose the era), and a session that is closing (bit 4). Then lines: each is a frame, but a line that begins with the byte 1 has actions
+/// of the application, two bytes each, see [`Fuzzed::act`].
 pub fn session(data: &[u8]) {
     let ([kind, clocks], rest) = super::head(data);
     let mut fuzzed = Fuzzed::new(kind, clocks);
@@ -48,17 +48,18 @@ const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"comp
 struct Fuzzed {
     session: Watched,
     now: Instant,
-    /// `true` if the application polls only by actions.
+    /// `true` if the application polls only in its actions.
     polls_by_actions: bool,
     /// The open calls that were cancelled.
-    given_up: BTreeSet<OutboundId>,
+    cancelled_calls: BTreeSet<OutboundId>,
     /// The handlers that run, including those whose calls were cancelled.
-    serves: VecDeque<InboundId>,
+    handlers: VecDeque<InboundId>,
     /// The handlers whose calls were cancelled, until they end.
-    cancelled: BTreeSet<InboundId>,
-    questions: VecDeque<InputKey>,
-    /// The additional rules of Tesseron, if it is the protocol.
-    promises: Option<Promises>,
+    cancelled_handlers: BTreeSet<InboundId>,
+    /// The open input requests of the application, the oldest first.
+    input_requests: VecDeque<InputKey>,
+    /// The invocations of the peer, if the protocol is Tesseron.
+    invocations: Option<Invocations>,
 }
 
 impl Fuzzed {
@@ -98,11 +99,11 @@ impl Fuzzed {
             session,
             now,
             polls_by_actions: kind & 0x20 != 0,
-            given_up: BTreeSet::new(),
-            serves: VecDeque::new(),
-            cancelled: BTreeSet::new(),
-            questions: VecDeque::new(),
-            promises: is_tesseron.then(Promises::default),
+            cancelled_calls: BTreeSet::new(),
+            handlers: VecDeque::new(),
+            cancelled_handlers: BTreeSet::new(),
+            input_requests: VecDeque::new(),
+            invocations: is_tesseron.then(Invocations::default),
         };
         if is_tesseron {
             fuzzed.greet_tesseron(kind, clocks);
@@ -148,8 +149,8 @@ impl Fuzzed {
     fn frame(&mut self, frame: &[u8]) {
         let (before, active) = (self.session.stats(), self.active());
         let taken = self.session.handle_frame(Bytes::copy_from_slice(frame), Lane::CHANNEL, self.now).is_ok();
-        if taken && self.promises.is_some() {
-            self.hear_tesseron(frame, &before, &active);
+        if taken && self.invocations.is_some() {
+            self.handle_tesseron_frame(frame, &before, &active);
         }
     }
 
@@ -180,7 +181,7 @@ impl Fuzzed {
                 self.poll_events();
                 if let Some(id) = self.session.ids.outbound_calls.first().copied() {
                     let reason = (detail & 1 == 0).then_some("why");
-                    let is_live = self.given_up.insert(id);
+                    let is_live = self.cancelled_calls.insert(id);
                     assert_eq!(
                         self.session.cancel(id, reason, now).is_ok(),
                         is_live,
@@ -194,7 +195,7 @@ impl Fuzzed {
             }
             4 => self.timeout_when_due(),
             5 => {
-                if let Some(id) = self.serves.pop_front() {
+                if let Some(id) = self.handlers.pop_front() {
                     if detail & 0x80 != 0 && self.ask_in_round(id, detail) {
                         return;
                     }
@@ -203,11 +204,11 @@ impl Fuzzed {
                         1 => Reply::Raw(Json::empty_object()),
                         _ => Reply::Error(RpcError::internal("no")),
                     };
-                    self.end_serve(id, reply);
+                    self.end_handler(id, reply);
                 }
             }
             6 => {
-                if let Some(id) = self.serves.front() {
+                if let Some(id) = self.handlers.front() {
                     let ask = match detail % 4 {
                         0 => Ask::from(Sample::new("?")),
                         1 => Ask::Confirm { message: "?".into() },
@@ -215,11 +216,11 @@ impl Fuzzed {
                         _ if detail & 64 != 0 => OpenUrl::new("?", "https://a/").with_id("e").into(),
                         _ => Ask::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#))),
                     };
-                    self.questions.extend(self.session.request_input(*id, ask, now));
+                    self.input_requests.extend(self.session.request_input(*id, ask, now));
                 }
             }
             7 => {
-                if let Some(id) = self.serves.front() {
+                if let Some(id) = self.handlers.front() {
                     let mut update = Progress::value(f64::from(detail % 50));
                     update.total = (detail & 64 != 0).then_some(50.0);
                     update.message = (detail & 128 != 0).then(|| "m".into());
@@ -240,12 +241,12 @@ impl Fuzzed {
                 }
             }
             9 => {
-                if let Some(key) = self.questions.pop_front() {
+                if let Some(key) = self.input_requests.pop_front() {
                     let _ = self.session.abandon_input(key, now);
                 }
             }
             10 => {
-                if let Some(id) = self.serves.front() {
+                if let Some(id) = self.handlers.front() {
                     let _ = self.session.checkpoint(*id, json(r#"{"processed":1}"#));
                     let options = ServeOptions::default().with_deadline(Duration::from_millis(u64::from(detail) * 8));
                     if detail & 1 == 0 {
@@ -256,17 +257,17 @@ impl Fuzzed {
             11 => {
                 let _ = self.session.set_alarm(now.saturating_add(Duration::from_millis(detail.into())));
                 let record = LogRecord::new(Level::Error, Json::null());
-                let _ = self.session.log(self.serves.front().copied().filter(|_| detail & 1 == 1), record, now);
+                let _ = self.session.log(self.handlers.front().copied().filter(|_| detail & 1 == 1), record, now);
             }
             12 => self.session.close(Close::Graceful { grace: Duration::from_millis(detail.into()) }, now),
             13 => self.session.handle_end(TransportEnd::Eof, now),
             // The peer answers the last input request, so that the bytes need not guess its id.
             14 => {
-                if let Some(key) = self.questions.back() {
+                if let Some(key) = self.input_requests.back() {
                     let number = key.to_string().trim_start_matches("input-").to_owned();
                     let result = match detail % 4 {
-                        0 if self.promises.is_some() => r#"{"content":"!"}"#,
-                        1 if self.promises.is_some() => r#"{"action":"accept","value":{}}"#,
+                        0 if self.invocations.is_some() => r#"{"content":"!"}"#,
+                        1 if self.invocations.is_some() => r#"{"action":"accept","value":{}}"#,
                         0 => r#"{"role":"assistant","content":{"type":"text","text":"!"},"model":"m"}"#,
                         1 => r#"{"action":"accept","content":{}}"#,
                         2 => r#"{"roots":[]}"#,
@@ -275,7 +276,7 @@ impl Fuzzed {
                     self.frame(format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{result}}}"#).as_bytes());
                 }
             }
-            _ if self.promises.is_some() => self.act_tesseron(action, detail),
+            _ if self.invocations.is_some() => self.act_tesseron(action, detail),
             _ => {}
         }
     }
@@ -291,9 +292,9 @@ impl Fuzzed {
     }
 
     /// Ends a handler with this reply.
-    fn end_serve(&mut self, id: InboundId, reply: Reply) {
+    fn end_handler(&mut self, id: InboundId, reply: Reply) {
         self.poll_events();
-        let live = !self.cancelled.remove(&id);
+        let live = !self.cancelled_handlers.remove(&id);
         let is_accepted = self.session.respond(id, reply, self.now).is_ok();
         assert_eq!(is_accepted, live && !self.session.is_closed(), "a handler can reply until its call has ended");
     }
@@ -311,25 +312,25 @@ impl Fuzzed {
 
     fn poll(&mut self) {
         while let Some(out) = self.session.poll_transmit() {
-            if let Some(promises) = &mut self.promises {
-                promises.hear_response(&out.frame);
+            if let Some(invocations) = &mut self.invocations {
+                invocations.handle_response(&out.frame);
             }
         }
         self.poll_events();
-        if let Some(promises) = self.promises.as_ref().filter(|_| !self.session.is_closed()) {
-            promises.check_polled();
+        if let Some(invocations) = self.invocations.as_ref().filter(|_| !self.session.is_closed()) {
+            invocations.check_polled();
         }
     }
 
     fn poll_events(&mut self) {
         while let Some(event) = self.session.poll_event() {
-            if let Some(promises) = &mut self.promises {
-                promises.handle_event(&event);
+            if let Some(invocations) = &mut self.invocations {
+                invocations.handle_event(&event);
             }
             match event {
-                Event::Request { id, .. } => self.serves.push_back(id),
-                Event::Cancelled { id, .. } => _ = self.cancelled.insert(id),
-                Event::Input { key, .. } => self.questions.retain(|open| *open != key),
+                Event::Request { id, .. } => self.handlers.push_back(id),
+                Event::Cancelled { id, .. } => _ = self.cancelled_handlers.insert(id),
+                Event::Input { key, .. } => self.input_requests.retain(|open| *open != key),
                 Event::Violation(rule) => assert!(Violation::ALL.contains(&rule)),
                 _ => {}
             }

@@ -6,7 +6,7 @@ use protocol_core::{FrameSink as _, Text};
 
 use testkit::Rng;
 
-/// The items, each with the last id after it, and the error at which the stream ended.
+/// The items, each with the last event id after it, and the error at which the stream ended.
 type Read = (Vec<(Item, Option<String>)>, Option<DecodeError>);
 
 /// Byte 0: the limits on an event and on an id. Byte 1: the way in which the rest is split. The rest: the stream.
@@ -15,7 +15,7 @@ pub fn sse(data: &[u8]) {
     let mut limits = DecoderLimits::default();
     limits.event_bytes = if limit < 128 { usize::from(limit) } else { 1 << (limit % 24) };
     limits.id_bytes = usize::from(limit % 32);
-    let expected = by_the_rule(stream, limits);
+    let expected = reference_items(stream, limits);
     let mut rng = Rng::new(seed.into());
     for way in 0..5 {
         let read = decode(stream, limits, |left| match way {
@@ -62,7 +62,8 @@ fn lines(stream: &[u8]) -> (Vec<&[u8]>, usize) {
     (lines, rest.len())
 }
 
-fn by_the_rule(stream: &[u8], limits: DecoderLimits) -> Read {
+/// A simple decoder, which has the whole stream.
+fn reference_items(stream: &[u8], limits: DecoderLimits) -> Read {
     let mut items = Vec::new();
     let (mut name, mut data, mut id) = (String::new(), None::<Vec<u8>>, None::<String>);
     let mut last: Option<String> = None;
@@ -114,7 +115,7 @@ fn by_the_rule(stream: &[u8], limits: DecoderLimits) -> Read {
     (items, is_too_long.then_some(DecodeError::EventTooLong))
 }
 
-/// The item of an event.
+/// The item for an event with this name and these data.
 fn event(name: &str, data: Vec<u8>) -> Item {
     let mut decoder = Decoder::new(DecoderLimits::default());
     decoder.feed("data\n\n".into());

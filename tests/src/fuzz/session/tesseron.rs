@@ -1,5 +1,5 @@
-//! The parts of the target `session` that are specific to Tesseron: configurations, the progress of the handshake, actions of the
-//! application, and one additional rule: an invocation that is cut short is answered with the code of the reason.
+//! The parts of the target `session` that are specific to Tesseron: configurations, the handshake, actions of the application, and one
+//! additional rule: an invocation that is cut short is answered with the code of the reason.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -45,10 +45,11 @@ pub(super) fn config(kind: u8, clocks: u8) -> Config {
 }
 
 /// An invocation of the peer.
-struct Named {
+struct Invocation {
+    /// Its invocation id.
     name: String,
     /// The number of its handler, once the application has polled the request.
-    serve: Option<InboundId>,
+    handler: Option<InboundId>,
     /// The code that its response must have, once it was cut short; `Some(None)` if it gets no response.
     cut: Option<Option<i64>>,
     /// The code of the error in its response, or 0 for a result, once it was answered.
@@ -57,20 +58,20 @@ struct Named {
 
 /// The invocations of the peer so far.
 #[derive(Default)]
-pub(super) struct Promises {
-    named: Vec<Named>,
+pub(super) struct Invocations {
+    all: Vec<Invocation>,
     /// The open requests of the peer by id, each with the index of its invocation, if it is one. A peer may use an id again while the
     /// response to its first use is queued, so there may be several, the oldest first.
     owed: BTreeMap<Id, VecDeque<Option<usize>>>,
     /// Requests that the application has not polled yet, each with the index of its invocation, if it is one.
     arriving: VecDeque<Option<usize>>,
     /// `true` after a frame that cannot be read here. Requests are then no longer matched with their events.
-    unsure: bool,
+    has_skipped: bool,
 }
 
-impl Promises {
+impl Invocations {
     /// Checks a response that is sent.
-    pub(super) fn hear_response(&mut self, frame: &[u8]) {
+    pub(super) fn handle_response(&mut self, frame: &[u8]) {
         let frame: Value = serde_json::from_slice(frame).unwrap_or_default();
         if frame.get("method").is_some() {
             return;
@@ -81,28 +82,31 @@ impl Promises {
             number => Id::Number(number.as_i64().expect("ids of ours are those of the peer")),
         };
         let request = self.owed.get_mut(&id).and_then(VecDeque::pop_front);
-        if let Some(named) = request.flatten().map(|index| &mut self.named[index]) {
+        if let Some(invocation) = request.flatten().map(|index| &mut self.all[index]) {
             let code = frame["error"]["code"].as_i64().unwrap_or(0);
-            assert!(named.cut.is_none_or(|cut| cut == Some(code)), "cut short, but answered with another code: {frame}");
-            named.response = Some(code);
+            assert!(invocation.cut.is_none_or(|cut| cut == Some(code)), "cut short, but answered with another code: {frame}");
+            invocation.response = Some(code);
         }
     }
 
-    /// Checks a notification of the peer. If it has cancelled a call (`was_heard`), it must be a cancel of an open invocation. Otherwise it
-    /// must not be a cancel of an invocation in `was_active`.
-    fn hear_cancel(&mut self, text: &str, was_heard: bool, was_active: &[InboundId]) {
+    /// Checks a notification of the peer. If the notification has cancelled a call (`has_cancelled`), it must be a cancel of an open
+    /// invocation. Otherwise it must not be a cancel of an invocation in `was_active`.
+    fn check_notification(&mut self, text: &str, has_cancelled: bool, was_active: &[InboundId]) {
         let frame: Value = serde_json::from_str(text).unwrap_or_default();
         let (method, name) = (&frame["method"], frame["params"]["invocationId"].as_str());
-        let is_named = |named: &&mut Named| Some(&*named.name) == name && named.response.is_none() && named.cut.is_none();
-        let named = self.named.iter_mut().rev().find(is_named);
-        if was_heard {
+        let is_open_with_name = |invocation: &&mut Invocation| {
+            Some(&*invocation.name) == name && invocation.response.is_none() && invocation.cut.is_none()
+        };
+        let invocation = self.all.iter_mut().rev().find(is_open_with_name);
+        if has_cancelled {
             assert_eq!(method, "actions/cancel", "only this method cancels");
-            match named {
-                Some(named) => named.cut = Some(Some(code::CANCELLED)),
-                None => assert!(self.unsure, "an invocation with that id"),
+            match invocation {
+                Some(invocation) => invocation.cut = Some(Some(code::CANCELLED)),
+                None => assert!(self.has_skipped, "an invocation with that id"),
             }
         } else if method == "actions/cancel" {
-            let is_active = named.and_then(|named| named.serve).is_some_and(|serve| was_active.contains(&serve));
+            let is_active =
+                invocation.and_then(|invocation| invocation.handler).is_some_and(|handler| was_active.contains(&handler));
             assert!(!is_active, "a cancel without effect: {text}");
         }
     }
@@ -113,9 +117,9 @@ impl Promises {
             Event::Request { id, .. } => {
                 // After a request that cannot be read here, requests cannot be matched by their order.
                 match self.arriving.pop_front() {
-                    Some(Some(index)) if !self.unsure => self.named[index].serve = Some(*id),
+                    Some(Some(index)) if !self.has_skipped => self.all[index].handler = Some(*id),
                     Some(_) => {}
-                    None => assert!(self.unsure, "a request arrived"),
+                    None => assert!(self.has_skipped, "a request arrived"),
                 }
             }
             Event::Cancelled { id, why } => {
@@ -124,13 +128,13 @@ impl Promises {
                     CancelReason::Deadline => Some(code::TIMEOUT),
                     _ => None,
                 };
-                if let Some(index) = self.named.iter().position(|named| named.serve == Some(*id)) {
-                    let named = &mut self.named[index];
+                if let Some(index) = self.all.iter().position(|invocation| invocation.handler == Some(*id)) {
+                    let invocation = &mut self.all[index];
                     assert!(
-                        named.response.is_none_or(|code| cut == Some(code)),
+                        invocation.response.is_none_or(|code| cut == Some(code)),
                         "the event and the response have different reasons: {why:?}"
                     );
-                    named.cut = Some(cut);
+                    invocation.cut = Some(cut);
                     if cut.is_none() {
                         self.owed.values_mut().for_each(|owed| owed.retain(|owed| *owed != Some(index)));
                     }
@@ -142,9 +146,9 @@ impl Promises {
 
     /// Checks that each invocation that was cut short is answered, after everything was polled.
     pub(super) fn check_polled(&self) {
-        for named in &self.named {
-            let owed = matches!(named.cut, Some(Some(_))) && named.response.is_none();
-            assert!(!owed, "G8: cut short, and not answered: {}", named.name);
+        for invocation in &self.all {
+            let owed = matches!(invocation.cut, Some(Some(_))) && invocation.response.is_none();
+            assert!(!owed, "G8: cut short, and not answered: {}", invocation.name);
         }
     }
 }
@@ -196,17 +200,17 @@ impl Fuzzed {
     }
 
     /// Records the requests of the peer, and checks its notifications. Other frames are ignored.
-    pub(super) fn hear_tesseron(&mut self, frame: &[u8], before: &Stats, was_active: &[InboundId]) {
+    pub(super) fn handle_tesseron_frame(&mut self, frame: &[u8], before: &Stats, was_active: &[InboundId]) {
         let after = self.session.stats();
-        let Some(promises) = &mut self.promises else { return };
+        let Some(invocations) = &mut self.invocations else { return };
         let Ok(text) = serde_json::from_slice::<&RawValue>(frame).map(RawValue::get) else { return };
         let Some(all) = members(text) else {
-            promises.unsure |= text.starts_with('{');
+            invocations.has_skipped |= text.starts_with('{');
             return;
         };
         let is_null = |name: &str| all.iter().any(|(key, value)| key == name && value.get() == "null");
         let has = |name: &str| all.iter().any(|(key, _)| key == name);
-        let (id, named) = match object(&all) {
+        let (id, invoke_params) = match object(&all) {
             Message::Request { id, method, params } => (id, (method == "actions/invoke").then_some(params).flatten()),
             Message::WrongParams(id) => (id, None),
             // On Tesseron the id of a request may be `null`.
@@ -215,36 +219,37 @@ impl Fuzzed {
                 (Id::Null, params.filter(|_| text.contains("actions/invoke")))
             }
             Message::Notification if after.cancelled_calls > before.cancelled_calls || !was_active.is_empty() => {
-                return promises.hear_cancel(text, after.cancelled_calls > before.cancelled_calls, was_active);
+                return invocations.check_notification(text, after.cancelled_calls > before.cancelled_calls, was_active);
             }
             _ => return,
         };
         let duplicates = after.violations(Violation::DuplicateRequest) > before.violations(Violation::DuplicateRequest);
         let is_new = after.inbound_calls > before.inbound_calls;
         // If the name of a member has half of a surrogate pair, the invocation cannot be read here.
-        promises.unsure |= named.is_some_and(|params| params.starts_with('{') && members(params).is_none());
-        let name = named.filter(|_| is_new).and_then(members).and_then(|params| {
+        invocations.has_skipped |= invoke_params.is_some_and(|params| params.starts_with('{') && members(params).is_none());
+        let name = invoke_params.filter(|_| is_new).and_then(members).and_then(|params| {
             let (_, name) = params.into_iter().rev().find(|(key, _)| key == "invocationId")?;
             serde_json::from_str::<String>(name.get()).ok()
         });
-        let index = name.as_ref().map(|_| promises.named.len());
-        promises.named.extend(name.map(|name| Named { name, serve: None, cut: None, response: None }));
+        let index = name.as_ref().map(|_| invocations.all.len());
+        invocations.all.extend(name.map(|name| Invocation { name, handler: None, cut: None, response: None }));
         if is_new {
-            promises.arriving.push_back(index);
+            invocations.arriving.push_back(index);
         }
+        // A duplicate gets no response if no refusal was queued for it.
         if !(duplicates && after.queued_bytes == before.queued_bytes) {
-            promises.owed.entry(id).or_default().push_back(index);
+            invocations.owed.entry(id).or_default().push_back(index);
         }
     }
 
-    /// The inbound calls whose handlers run, according to the events polled so far. Empty if the application polls only by actions, or if
-    /// the session is closed.
+    /// The inbound calls whose handlers run, according to the events polled so far. Empty if the application polls only in its actions,
+    /// or if the session is closed.
     pub(super) fn active(&self) -> Vec<InboundId> {
-        let is_active = |id: &&InboundId| !self.cancelled.contains(id);
+        let is_active = |id: &&InboundId| !self.cancelled_handlers.contains(id);
         if self.polls_by_actions || self.session.is_closed() {
             Vec::new()
         } else {
-            self.serves.iter().filter(is_active).copied().collect()
+            self.handlers.iter().filter(is_active).copied().collect()
         }
     }
 
@@ -289,7 +294,7 @@ impl Fuzzed {
                 let _ = self.session.notify(notice, now);
             }
             19 => {
-                if let Some(id) = self.serves.front() {
+                if let Some(id) = self.handlers.front() {
                     let update = match detail % 4 {
                         0 => Progress::message("m"),
                         1 => Progress::default().with_data(json(r#"{"d":[]}"#)),
@@ -300,7 +305,7 @@ impl Fuzzed {
                 }
             }
             20 => {
-                if let Some(id) = self.serves.pop_front() {
+                if let Some(id) = self.handlers.pop_front() {
                     let reply = match detail % 6 {
                         0 => Reply::Done,
                         1 => Reply::Tool(ToolOutput::error("no")),
@@ -309,7 +314,7 @@ impl Fuzzed {
                         4 => Reply::Contents(json(r#"[{"uri":"balance","text":"1"}]"#)),
                         _ => Reply::NotFound(NotFound::Tool("t".into())),
                     };
-                    self.end_serve(id, reply);
+                    self.end_handler(id, reply);
                 }
             }
             21 => {
