@@ -1,5 +1,5 @@
-//! Faults of other SDKs with tasks and threads: a row for each fault that was measured. Each row runs on one thread and on two, in memory
-//! and with a child process at the far end.
+//! Faults of other SDKs with tasks and threads: a row for each fault that was measured, which our ends do not have. Each row runs on one
+//! thread and on two, in memory and with a child process at the far end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use programs::adapter::{Adapter, turn};
 crate::harness::rows! { $ each_fault ():
     a_thousand_requests_are_sent_in_the_order_in_which_they_were_made
     a_request_is_sent_before_its_cancel_or_neither_is_sent
-    each_handler_of_a_thousand_dropped_calls_is_cancelled_and_both_tables_are_empty
+    a_thousand_dropped_calls_cancel_their_handlers_and_leave_no_state
     a_thousand_updates_in_a_tight_loop_arrive_in_order_before_the_result
     a_call_times_out_at_its_deadline_although_the_peer_does_not_read
     a_panic_of_a_handler_is_an_error_for_its_caller_and_the_server_goes_on
@@ -25,13 +25,13 @@ crate::harness::rows! { $ each_fault ():
     calls_that_were_read_before_the_end_of_input_are_answered
     a_handler_that_awaits_an_answer_ends_at_once_at_the_end_of_input
     invalid_lines_blank_lines_unknown_notifications_and_a_batch_do_not_stop_the_server
-    of_endless_requests_as_many_run_as_allowed_and_the_others_are_refused
+    of_too_many_requests_as_many_run_as_allowed_and_the_others_are_refused
     calls_that_time_out_are_cancelled_and_leave_no_state
     a_final_update_is_sent_once_and_progress_never_falls
     the_newest_of_many_updates_is_sent_when_the_window_opens
-    tiny_steps_are_sent_and_a_value_above_the_total_by_rounding_is_not
+    tiny_steps_are_sent_and_a_value_above_the_total_by_rounding_is_clamped
     reports_of_two_threads_at_once_never_make_progress_fall
-    a_window_shorter_than_a_millisecond_works
+    with_a_window_shorter_than_a_millisecond_progress_rises_to_the_last_value
     updates_that_arrive_in_one_read_with_the_result_are_all_received
     a_callee_sends_nothing_for_a_call_after_its_cancel
     a_caller_ignores_frames_about_a_call_after_its_cancel
@@ -136,7 +136,7 @@ fn twins(context: Context, (): ()) -> Result<&'static str, ToolError> {
     Ok("done")
 }
 
-fn nothing() -> Json {
+fn no_arguments() -> Json {
     Json::parse("{}").expect("JSON")
 }
 
@@ -147,7 +147,7 @@ async fn calling<A: Adapter>(stage: &Stage<A>) -> Calling {
 }
 
 /// Runs a scripted client against the service, and waits for the end of both.
-async fn by_hand<A: Adapter>(stage: &Stage<A>, play: impl FnOnce(&mut Wire, &Book) + Send + 'static) {
+async fn with_scripted_client<A: Adapter>(stage: &Stage<A>, play: impl FnOnce(&mut Wire, &Book) + Send + 'static) {
     let (mut wire, far): (Wire, FarEnd) = stage.wire().await;
     let book = far.book.clone();
     stage
@@ -161,6 +161,7 @@ async fn by_hand<A: Adapter>(stage: &Stage<A>, play: impl FnOnce(&mut Wire, &Boo
     assert_eq!(far.ended().await.last().map(String::as_str), Some("far: the peer ended the connection"));
 }
 
+/// Notes each call whose number is not the next one, and then the end of the thousand calls.
 fn notes_numbers(mut wire: Wire, book: &Book) {
     wire.as_server();
     for number in 0..1000 {
@@ -206,7 +207,7 @@ fn pairs_cancels(mut wire: Wire, book: &Book) {
 async fn a_request_is_sent_before_its_cancel_or_neither_is_sent<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     for number in 0..1000 {
-        let call = calling.peer.call_tool("any", nothing()).expect("a call");
+        let call = calling.peer.call_tool("any", no_arguments()).expect("a call");
         match number % 3 {
             // In turn: the request was certainly sent, may have been sent, or was not sent.
             0 => calling.peer.ping().await.expect("an answer"),
@@ -219,11 +220,11 @@ async fn a_request_is_sent_before_its_cancel_or_neither_is_sent<A: Adapter>(stag
     assert_eq!(calling.close().await[0], "far: 0 open");
 }
 
-async fn each_handler_of_a_thousand_dropped_calls_is_cancelled_and_both_tables_are_empty<A: Adapter>(stage: Stage<A>) {
+async fn a_thousand_dropped_calls_cancel_their_handlers_and_leave_no_state<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     // The second round has room only if the calls of the first are gone.
     for round in 1..=2 {
-        let calls: Vec<_> = (0..1000).map(|_| calling.peer.call_tool("wait", nothing()).expect("a call")).collect();
+        let calls: Vec<_> = (0..1000).map(|_| calling.peer.call_tool("wait", no_arguments()).expect("a call")).collect();
         calling.far.book.until_noted(2000 * round - 1000).await;
         drop(calls);
         calling.far.book.until_noted(2000 * round).await;
@@ -235,7 +236,7 @@ async fn each_handler_of_a_thousand_dropped_calls_is_cancelled_and_both_tables_a
 
 async fn a_thousand_updates_in_a_tight_loop_arrive_in_order_before_the_result<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
-    let mut call = calling.peer.call_tool("tight", nothing()).expect("a call");
+    let mut call = calling.peer.call_tool("tight", no_arguments()).expect("a call");
     for step in 1..=1000 {
         assert_eq!(call.next_progress().await.expect("an update").value, Some(f64::from(step)));
     }
@@ -253,9 +254,9 @@ fn reads_nothing_until_told(mut wire: Wire, book: &Book) {
 async fn a_call_times_out_at_its_deadline_although_the_peer_does_not_read<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     let params = json!({"name": "any", "arguments": {"text": "x".repeat(1 << 20)}}).to_string();
-    let mut clocks = CallTimeouts::NONE;
-    clocks.idle = Some(Duration::from_millis(100));
-    let call = Invoke::new(Op::CallTool, Json::parse(params).expect("JSON")).with_timeouts(clocks);
+    let mut timeouts = CallTimeouts::NONE;
+    timeouts.idle = Some(Duration::from_millis(100));
+    let call = Invoke::new(Op::CallTool, Json::parse(params).expect("JSON")).with_timeouts(timeouts);
     let begin = Instant::now();
     let done = calling.peer.call(call).expect("a call").await;
     assert!(matches!(done.outcome, Outcome::TimedOut(_)), "{:?}", done.outcome);
@@ -267,10 +268,10 @@ async fn a_call_times_out_at_its_deadline_although_the_peer_does_not_read<A: Ada
 async fn a_panic_of_a_handler_is_an_error_for_its_caller_and_the_server_goes_on<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     for tool in ["panic", "panic_on_its_thread"] {
-        let done = calling.peer.call_tool(tool, nothing()).expect("a call").await;
+        let done = calling.peer.call_tool(tool, no_arguments()).expect("a call").await;
         let Outcome::Error(error) = done.outcome else { panic!("{tool}: {:?}", done.outcome) };
         assert_eq!(error.code, -32603);
-        let done = calling.peer.call_tool("greet", nothing()).expect("a call").await;
+        let done = calling.peer.call_tool("greet", no_arguments()).expect("a call").await;
         assert!(matches!(done.outcome, Outcome::Result(_)), "{:?}", done.outcome);
     }
     calling.close().await;
@@ -278,10 +279,10 @@ async fn a_panic_of_a_handler_is_an_error_for_its_caller_and_the_server_goes_on<
 
 async fn a_quick_call_does_not_wait_for_slow_ones<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
-    let slow: Vec<_> = (0..64).map(|_| calling.peer.call_tool("never", nothing()).expect("a call")).collect();
+    let slow: Vec<_> = (0..64).map(|_| calling.peer.call_tool("never", no_arguments()).expect("a call")).collect();
     let begin = Instant::now();
     for _ in 0..2 {
-        let done = calling.peer.call_tool("greet", nothing()).expect("a call").await;
+        let done = calling.peer.call_tool("greet", no_arguments()).expect("a call").await;
         assert!(matches!(done.outcome, Outcome::Result(_)), "{:?}", done.outcome);
     }
     // The two calls take a millisecond on an idle machine. The slow calls end only when they are dropped.
@@ -291,7 +292,7 @@ async fn a_quick_call_does_not_wait_for_slow_ones<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn of_two_requests_with_one_id_the_first_is_answered<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, _| {
+    with_scripted_client(&stage, |wire, _| {
         wire.call(1, "nap", &json!({}));
         wire.call(1, "greet", &json!({}));
         wire.call(2, "nap", &json!({}));
@@ -306,7 +307,7 @@ async fn of_two_requests_with_one_id_the_first_is_answered<A: Adapter>(stage: St
 }
 
 async fn calls_that_were_read_before_the_end_of_input_are_answered<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, _| {
+    with_scripted_client(&stage, |wire, _| {
         for id in 0..20 {
             wire.call(id, "nap", &json!({}));
         }
@@ -321,7 +322,7 @@ async fn calls_that_were_read_before_the_end_of_input_are_answered<A: Adapter>(s
 
 async fn a_handler_that_awaits_an_answer_ends_at_once_at_the_end_of_input<A: Adapter>(stage: Stage<A>) {
     let begin = Instant::now();
-    by_hand(&stage, |wire, _| {
+    with_scripted_client(&stage, |wire, _| {
         wire.call(1, "ask", &json!({}));
         assert_eq!(wire.read().expect("an input request")["method"], "sampling/createMessage");
         wire.end();
@@ -334,7 +335,7 @@ async fn a_handler_that_awaits_an_answer_ends_at_once_at_the_end_of_input<A: Ada
 }
 
 async fn invalid_lines_blank_lines_unknown_notifications_and_a_batch_do_not_stop_the_server<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, _| {
+    with_scripted_client(&stage, |wire, _| {
         wire.bytes(b"\n\r\n  \n\xff\xfe not JSON\n");
         let parse_error = wire.read().expect("an answer");
         assert_eq!((&parse_error["error"]["code"], &parse_error["id"]), (&json!(-32700), &Value::Null));
@@ -352,17 +353,18 @@ async fn invalid_lines_blank_lines_unknown_notifications_and_a_batch_do_not_stop
     .await;
 }
 
-/// A number of requests far beyond the limit; in an optimised build as many as were measured with other SDKs.
-const WITHOUT_END: usize = if cfg!(debug_assertions) { 3_000 } else { 50_000 };
+/// The number of requests, far beyond the limit; in an optimised build as many as were measured with other SDKs.
+const REQUESTS: usize = if cfg!(debug_assertions) { 3_000 } else { 50_000 };
+/// The limit: the default of `Limits::in_flight`.
 const IN_FLIGHT: usize = 1024;
 
-async fn of_endless_requests_as_many_run_as_allowed_and_the_others_are_refused<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, _| {
+async fn of_too_many_requests_as_many_run_as_allowed_and_the_others_are_refused<A: Adapter>(stage: Stage<A>) {
+    with_scripted_client(&stage, |wire, _| {
         for id in 0..IN_FLIGHT {
             wire.call(id, "never", &json!({}));
         }
         // A connection with more than `Limits::unsolicited_replies` unread refusals is closed, so the peer reads after each burst.
-        for burst in (IN_FLIGHT..WITHOUT_END).collect::<Vec<_>>().chunks(100) {
+        for burst in (IN_FLIGHT..REQUESTS).collect::<Vec<_>>().chunks(100) {
             for id in burst {
                 wire.call(*id, "never", &json!({}));
             }
@@ -380,10 +382,10 @@ async fn of_endless_requests_as_many_run_as_allowed_and_the_others_are_refused<A
 
 async fn calls_that_time_out_are_cancelled_and_leave_no_state<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
-    let mut clocks = CallTimeouts::NONE;
+    let mut timeouts = CallTimeouts::NONE;
     // Long enough to send all calls first, even on a busy machine, since no cancel is sent for a call that was not sent.
-    clocks.idle = Some(Duration::from_secs(2));
-    let call = Invoke::new(Op::CallTool, Json::parse(r#"{"name":"any","arguments":{}}"#).expect("JSON")).with_timeouts(clocks);
+    timeouts.idle = Some(Duration::from_secs(2));
+    let call = Invoke::new(Op::CallTool, Json::parse(r#"{"name":"any","arguments":{}}"#).expect("JSON")).with_timeouts(timeouts);
     let calls: Vec<_> = (0..100).map(|_| calling.peer.call(call.clone()).expect("a call")).collect();
     for call in calls {
         assert!(matches!(call.await.outcome, Outcome::TimedOut(_)));
@@ -409,7 +411,7 @@ fn values(wire: &mut Wire, tool: &str) -> Vec<(f64, Option<f64>)> {
 }
 
 async fn a_final_update_is_sent_once_and_progress_never_falls<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, _| {
+    with_scripted_client(&stage, |wire, _| {
         let values = values(wire, "finish");
         assert_eq!(values.iter().filter(|(value, _)| *value == 50.0).count(), 1, "{values:?}");
         assert!(values.is_sorted_by(|(one, _), (other, _)| one < other), "{values:?}");
@@ -419,15 +421,15 @@ async fn a_final_update_is_sent_once_and_progress_never_falls<A: Adapter>(stage:
 
 async fn the_newest_of_many_updates_is_sent_when_the_window_opens<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
-    let mut call = calling.peer.call_tool("much", nothing()).expect("a call");
+    let mut call = calling.peer.call_tool("much", no_arguments()).expect("a call");
     let received = [call.next_progress().await, call.next_progress().await];
     assert_eq!(received.map(|update| update.and_then(|update| update.value)), [Some(1.0), Some(99.0)]);
     drop(call);
     calling.close().await;
 }
 
-async fn tiny_steps_are_sent_and_a_value_above_the_total_by_rounding_is_not<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, _| {
+async fn tiny_steps_are_sent_and_a_value_above_the_total_by_rounding_is_clamped<A: Adapter>(stage: Stage<A>) {
+    with_scripted_client(&stage, |wire, _| {
         let values: Vec<_> = values(wire, "tiny").into_iter().map(|(value, _)| value).collect();
         assert_eq!(values.len(), 6);
         assert_eq!(values[5], 1.0, "clamped");
@@ -437,7 +439,7 @@ async fn tiny_steps_are_sent_and_a_value_above_the_total_by_rounding_is_not<A: A
 }
 
 async fn reports_of_two_threads_at_once_never_make_progress_fall<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, _| {
+    with_scripted_client(&stage, |wire, _| {
         let values: Vec<_> = values(wire, "twins").into_iter().map(|(value, _)| value).collect();
         assert_eq!(values.last(), Some(&500.0));
         assert!(values.is_sorted_by(|one, other| one < other), "{values:?}");
@@ -445,8 +447,8 @@ async fn reports_of_two_threads_at_once_never_make_progress_fall<A: Adapter>(sta
     .await;
 }
 
-async fn a_window_shorter_than_a_millisecond_works<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, _| {
+async fn with_a_window_shorter_than_a_millisecond_progress_rises_to_the_last_value<A: Adapter>(stage: Stage<A>) {
+    with_scripted_client(&stage, |wire, _| {
         let values: Vec<_> = values(wire, "hurried").into_iter().map(|(value, _)| value).collect();
         assert_eq!(values.last(), Some(&1000.0));
         assert!(values.is_sorted_by(|one, other| one < other), "{values:?}");
@@ -470,7 +472,7 @@ fn writes_updates_and_result_at_once(mut wire: Wire, _book: &Book) {
 async fn updates_that_arrive_in_one_read_with_the_result_are_all_received<A: Adapter>(stage: Stage<A>) {
     let stage = stage.with_room(1 << 16);
     let calling = calling(&stage).await;
-    let mut call = calling.peer.call_tool("any", nothing()).expect("a call");
+    let mut call = calling.peer.call_tool("any", no_arguments()).expect("a call");
     let mut received = Vec::new();
     while let Some(update) = call.next_progress().await {
         received.extend(update.value);
@@ -481,7 +483,7 @@ async fn updates_that_arrive_in_one_read_with_the_result_are_all_received<A: Ada
 }
 
 async fn a_callee_sends_nothing_for_a_call_after_its_cancel<A: Adapter>(stage: Stage<A>) {
-    by_hand(&stage, |wire, book| {
+    with_scripted_client(&stage, |wire, book| {
         wire.call(1, "wait", &json!({}));
         book.wait(1);
         wire.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
@@ -519,7 +521,7 @@ fn answers_after_cancels(mut wire: Wire, book: &Book) {
 async fn a_caller_ignores_frames_about_a_call_after_its_cancel<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     for calls in 1..=2 {
-        let call = calling.peer.call_tool("any", nothing()).expect("a call");
+        let call = calling.peer.call_tool("any", no_arguments()).expect("a call");
         calling.far.book.until_noted(calls).await;
         call.cancel(None);
         assert_eq!(call.await.outcome, Outcome::Cancelled);

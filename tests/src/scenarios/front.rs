@@ -15,11 +15,12 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// The protocols of a server that speaks HTTP/2, and of one that does not.
+/// The ALPN protocols of a server that speaks HTTP/2 and HTTP/1.1.
 pub(super) const EITHER: &[&str] = &["h2", "http/1.1"];
+/// The ALPN protocols of a server without HTTP/2.
 pub(super) const OLD: &[&str] = &["http/1.1"];
 
-/// An authority that makes certificates.
+/// A certificate authority.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {

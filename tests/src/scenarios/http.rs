@@ -21,21 +21,21 @@ crate::harness::rows! { $ each_http_row ():
     a_slow_reply_is_a_stream_of_events
     a_client_that_closes_before_the_head_cancels_its_request
     a_client_that_closes_during_the_stream_cancels_its_request
-    a_client_of_a_session_that_closes_comes_back_for_the_rest
+    a_client_with_a_session_resumes_its_stream_after_a_disconnect
     other_hosts_and_origins_are_refused
     a_body_that_is_cut_has_no_effect
-    a_request_with_two_lengths_is_refused
+    a_request_with_two_lengths_or_an_invalid_one_is_refused
     a_body_that_is_too_long_is_refused
     a_head_that_is_too_long_is_refused
-    a_head_that_makes_no_sense_is_refused
-    chunks_that_make_no_sense_are_refused
+    an_invalid_head_is_refused
+    invalid_chunks_are_refused
     a_body_that_is_no_message_is_refused
     half_requests_of_many_clients_delay_no_other
-    a_connection_on_which_nothing_is_asked_is_closed
+    a_connection_without_a_whole_request_is_closed_after_a_while
     a_connection_beyond_the_limit_waits_for_another_to_end
     closing_ends_streams_and_connections_and_lets_requests_end
     dropping_the_listener_ends_every_connection
-    many_clients_that_come_and_go_leave_nothing_behind
+    many_clients_leave_only_the_sessions_that_they_did_not_end
     requests_over_http_2_run_at_the_same_time_and_are_cancelled_one_by_one
 }
 
@@ -45,7 +45,7 @@ struct Server {
     listener: HttpListener,
     /// The lines that handlers have noted.
     seen: Receiver<String>,
-    /// A permit lets one call of `gated` end.
+    /// Each permit lets one call of `gated` end.
     gate: Arc<Semaphore>,
 }
 
@@ -107,7 +107,7 @@ impl Server {
     }
 }
 
-/// Plays the part of the client on a thread of its own, while the server runs.
+/// Runs a scripted client on a thread of its own, while the server runs.
 async fn play_client<A: Adapter>(stage: Stage<A>, server: Server, client: impl FnOnce(&Server) + Send + 'static) -> Server {
     let played = start_blocking(&*stage.adapter.runtime(), move || {
         client(&server);
@@ -257,7 +257,7 @@ impl Raw {
         all
     }
 
-    /// The next piece of a body without a known length; `None` at its end.
+    /// The next chunk of a chunked body; `None` at its end.
     fn chunk(&mut self) -> Option<String> {
         let length = usize::from_str_radix(&self.line(), 16).expect("a number");
         let chunk = self.take(length);
@@ -388,7 +388,7 @@ async fn a_client_that_closes_during_the_stream_cancels_its_request<A: Adapter>(
     .await;
 }
 
-async fn a_client_of_a_session_that_closes_comes_back_for_the_rest<A: Adapter>(stage: Stage<A>) {
+async fn a_client_with_a_session_resumes_its_stream_after_a_disconnect<A: Adapter>(stage: Stage<A>) {
     let server = Server::start(&stage).await;
     play_client(stage, server, |server| {
         let mut client = server.connect();
@@ -469,7 +469,7 @@ async fn a_body_that_is_cut_has_no_effect<A: Adapter>(stage: Stage<A>) {
     .await;
 }
 
-async fn a_request_with_two_lengths_is_refused<A: Adapter>(stage: Stage<A>) {
+async fn a_request_with_two_lengths_or_an_invalid_one_is_refused<A: Adapter>(stage: Stage<A>) {
     let server = Server::start(&stage).await;
     play_client(stage, server, |server| {
         beside_a_call(server, || {
@@ -532,7 +532,7 @@ async fn a_head_that_is_too_long_is_refused<A: Adapter>(stage: Stage<A>) {
     .await;
 }
 
-async fn a_head_that_makes_no_sense_is_refused<A: Adapter>(stage: Stage<A>) {
+async fn an_invalid_head_is_refused<A: Adapter>(stage: Stage<A>) {
     let server = Server::start(&stage).await;
     play_client(stage, server, |server| {
         beside_a_call(server, || {
@@ -569,7 +569,7 @@ async fn a_head_that_makes_no_sense_is_refused<A: Adapter>(stage: Stage<A>) {
     .await;
 }
 
-async fn chunks_that_make_no_sense_are_refused<A: Adapter>(stage: Stage<A>) {
+async fn invalid_chunks_are_refused<A: Adapter>(stage: Stage<A>) {
     let server = Server::start(&stage).await;
     play_client(stage, server, |server| {
         beside_a_call(server, || {
@@ -647,7 +647,7 @@ async fn half_requests_of_many_clients_delay_no_other<A: Adapter>(stage: Stage<A
     .await;
 }
 
-async fn a_connection_on_which_nothing_is_asked_is_closed<A: Adapter>(stage: Stage<A>) {
+async fn a_connection_without_a_whole_request_is_closed_after_a_while<A: Adapter>(stage: Stage<A>) {
     let mut limits = ConnectionLimits::default();
     limits.idle = Duration::from_millis(500);
     let server = Server::start_with(&stage, limits, |_| {}).await;
@@ -746,7 +746,7 @@ fn visit(address: SocketAddr, kind: usize) {
             client.request("POST", &fields, &body);
             client.head();
         }
-        // Opens a session, and leaves it open after a call, ends it while a call runs, or leaves it with an open stream.
+        // Opens a session, and leaves it open after a call (3), ends it while a call runs (4), or leaves it with an open stream (5).
         3 => {
             let id = client.open();
             let (head, _) = client.ask("POST", &[("Mcp-Session-Id", &id)], &call(1, "quick"));
@@ -765,7 +765,7 @@ fn visit(address: SocketAddr, kind: usize) {
     }
 }
 
-async fn many_clients_that_come_and_go_leave_nothing_behind<A: Adapter>(stage: Stage<A>) {
+async fn many_clients_leave_only_the_sessions_that_they_did_not_end<A: Adapter>(stage: Stage<A>) {
     const CLIENTS: usize = 6;
     const ROUNDS: usize = 10;
     let server = Server::start(&stage).await;
@@ -777,7 +777,7 @@ async fn many_clients_that_come_and_go_leave_nothing_behind<A: Adapter>(stage: S
             }
         });
         let open = |sessions| move || ((server.service.sessions(), server.service.exchanges()) == (sessions, 0)).then_some(());
-        // Two of the six kinds leave a session behind.
+        // Two of the six kinds of clients do not end their session.
         until("only those sessions are left", open(CLIENTS * ROUNDS * 2));
         server.listener.close(PATIENCE);
         until("everything is over", open(0));

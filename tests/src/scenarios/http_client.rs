@@ -23,25 +23,25 @@ use programs::adapter::{Adapter, Link, first};
 
 crate::harness::rows! { $ each_http_client_row ():
     a_call_is_answered_and_a_cancel_reaches_its_handler_in_either_era
-    a_connection_that_is_dropped_gives_its_requests_up
+    dropping_a_connection_cancels_its_requests
     a_server_that_is_not_there_ends_the_connection_with_an_error
     an_address_a_header_or_a_certificate_that_cannot_be_used_is_refused
     over_tls_calls_share_a_connection_and_are_cancelled_one_by_one
     over_tls_a_server_without_http_2_is_called_in_either_era
-    more_calls_than_a_connection_has_streams_hold_no_other_call_up
+    more_calls_than_a_connection_has_streams_delay_no_other_call
     many_calls_that_are_cancelled_leave_their_connection_open
     frames_that_a_server_sends_long_after_a_cancel_leave_the_connection_open
     calls_that_are_cancelled_while_a_connection_is_made_leave_the_others_alone
-    calls_that_need_a_connection_at_the_same_time_make_one
+    calls_at_the_same_time_share_one_new_connection
     a_certificate_that_is_unknown_or_of_another_host_is_refused
-    a_server_that_asks_in_session_after_session_leaves_the_threads_to_others
+    clients_without_a_free_lane_do_not_block_their_threads
 }
 
 /// A server with the tools `quick`, which answers at once, and `slow`, which reports progress and then waits for a permit or its cancel.
 struct Server {
     service: HttpService,
     listener: HttpListener,
-    /// A permit lets one call of `slow` end.
+    /// Each permit lets one call of `slow` end.
     gate: Arc<Semaphore>,
     /// The numbers of calls of `slow` that have started, and that were cancelled.
     started: Arc<AtomicUsize>,
@@ -187,7 +187,7 @@ async fn a_call_is_answered_and_a_cancel_reaches_its_handler_in_either_era<A: Ad
     }
 }
 
-async fn a_connection_that_is_dropped_gives_its_requests_up<A: Adapter>(stage: Stage<A>) {
+async fn dropping_a_connection_cancels_its_requests<A: Adapter>(stage: Stage<A>) {
     let server = Server::start(&stage, Era::Auto, ConnectionLimits::default()).await;
     let authority = Authority::new("ours");
     let front = Front::start(server.listener.local_addr(), Some(authority.server("localhost", EITHER)));
@@ -252,7 +252,7 @@ async fn over_tls_a_server_without_http_2_is_called_in_either_era<A: Adapter>(st
     }
 }
 
-async fn more_calls_than_a_connection_has_streams_hold_no_other_call_up<A: Adapter>(stage: Stage<A>) {
+async fn more_calls_than_a_connection_has_streams_delay_no_other_call<A: Adapter>(stage: Stage<A>) {
     const CALLS: usize = 150;
     let mut limits = ConnectionLimits::default();
     limits.streams = 100;
@@ -300,8 +300,8 @@ async fn many_calls_that_are_cancelled_leave_their_connection_open<A: Adapter>(s
 async fn frames_that_a_server_sends_long_after_a_cancel_leave_the_connection_open<A: Adapter>(stage: Stage<A>) {
     const ROUNDS: usize = 12;
     const CALLS: usize = 90;
-    /// The time for which late frames of a stream are expected.
-    const EXPECTED: Duration = Duration::from_secs(1);
+    /// The time for which the client ignores late frames of a stream that it has reset.
+    const IGNORED: Duration = Duration::from_secs(1);
     let server = Server::start(&stage, Era::Auto, ConnectionLimits::default()).await;
     let authority = Authority::new("ours");
     let front = Front::start(server.listener.local_addr(), Some(authority.server("localhost", EITHER)));
@@ -314,7 +314,7 @@ async fn frames_that_a_server_sends_long_after_a_cancel_leave_the_connection_ope
         drop(calls);
         server.until_cancelled(&stage, round * CALLS).await;
     }
-    stage.adapter.sleep(EXPECTED + EXPECTED / 4).await;
+    stage.adapter.sleep(IGNORED + IGNORED / 4).await;
     let last = call(&peer, "slow");
     server.until_started(&stage, 2 + ROUNDS * CALLS).await;
     front.hold(false);
@@ -345,7 +345,7 @@ async fn calls_that_are_cancelled_while_a_connection_is_made_leave_the_others_al
     }
 }
 
-async fn calls_that_need_a_connection_at_the_same_time_make_one<A: Adapter>(stage: Stage<A>) {
+async fn calls_at_the_same_time_share_one_new_connection<A: Adapter>(stage: Stage<A>) {
     const CALLS: usize = 50;
     let server = Server::start(&stage, Era::Auto, ConnectionLimits::default()).await;
     let authority = Authority::new("ours");
@@ -373,9 +373,9 @@ async fn a_certificate_that_is_unknown_or_of_another_host_is_refused<A: Adapter>
     }
 }
 
-/// Each server makes an input request in one HTTP session after another. No input request is answered, and each one takes a lane of its
-/// client, so that the client has no lane left for the request in the third session.
-async fn a_server_that_asks_in_session_after_session_leaves_the_threads_to_others<A: Adapter>(stage: Stage<A>) {
+/// Each server makes an input request in one HTTP session after another. No input request is answered, so each one keeps the
+/// lane of its session. The client has two lanes, the channel and one more, so none is free for the request in the third session.
+async fn clients_without_a_free_lane_do_not_block_their_threads<A: Adapter>(stage: Stage<A>) {
     /// More clients than threads.
     const CLIENTS: usize = 4;
     struct Silent;
