@@ -61,6 +61,7 @@ fn identity(info: &Value) -> Identity {
     identity
 }
 
+/// Calls the method that makes the session send the counterpart of a recorded frame.
 pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
     match (frame["method"].as_str(), frame.get("id").is_some()) {
         (None, _) if player.is_caller => answer(player, frame),
@@ -153,7 +154,7 @@ fn ask(player: &mut Player, method: &str, params: &Value) -> Result<(), String> 
         "roots/list" => Ask::Roots,
         other => return Err(format!("a server cannot request {other}")),
     };
-    let (parent, now) = (*player.newest.last().ok_or("no call is running")?, player.now);
+    let (parent, now) = (*player.unanswered.last().ok_or("no call is running")?, player.now);
     player.live()?.request_input(parent, ask, now).map(drop).map_err(|error| error.to_string())
 }
 
@@ -187,14 +188,14 @@ pub(super) fn rpc_error(error: &Value) -> RpcError {
     }
 }
 
-/// The answer to a sampling request, member for member.
+/// The answer to a sampling request, with the recorded members.
 pub(super) fn sampled(result: &Value) -> Answer {
     let mut sampled = Sampled::default();
     sampled.result = Some(json(result));
     Answer::Sample(sampled)
 }
 
-/// A sampling request, member for member.
+/// A sampling request, with the recorded members.
 pub(super) fn sample(params: &Value) -> Ask {
     let mut sample = Sample::default();
     sample.params = Some(json(params));

@@ -5,7 +5,8 @@
 //! owner calls the methods that send the frames that the end sent. `recording` reads the files, `player` owns the session, and `mcp` and
 //! `tesseron` choose the methods. Ids that the session chooses are translated both ways.
 //!
-//! The result is a list of differences: frames that only one of the two sent, frames with other members, and violations.
+//! The result is a list of differences: frames that only the session or only the recorded end sent, frames with other members, and
+//! violations.
 
 mod mcp;
 mod player;
@@ -21,16 +22,16 @@ pub use recording::{Channel, Protocol, RecordedEnd, Turn, TurnKind, names, seen}
 /// # Panics
 /// If the session breaks a guarantee: a call that does not end exactly once, or a frame that is not taken.
 #[must_use]
-pub fn differences(seen: &RecordedEnd) -> BTreeSet<String> {
+pub fn differences(end: &RecordedEnd) -> BTreeSet<String> {
     let mut app_host = player::AppHost::default();
     let mut all = BTreeSet::new();
-    for channel in &seen.channels {
-        let config = match seen.protocol {
-            Protocol::Mcp => mcp::config(seen.calls, channel),
-            Protocol::Tesseron => tesseron::config(seen.calls, channel),
+    for channel in &end.channels {
+        let config = match end.protocol {
+            Protocol::Mcp => mcp::config(end.calls, channel),
+            Protocol::Tesseron => tesseron::config(end.calls, channel),
         };
-        let mut player = player::Player::new(seen.protocol, seen.calls, channel, config);
-        if seen.protocol == Protocol::Tesseron && !seen.calls {
+        let mut player = player::Player::new(end.protocol, end.calls, channel, config);
+        if end.protocol == Protocol::Tesseron && !end.calls {
             player.deadlines.extend(tesseron::deadlines(channel));
         }
         all.extend(player.play(channel, &mut app_host));

@@ -41,9 +41,9 @@ pub(super) struct Player {
     pub(super) inbound: BTreeMap<String, InboundId>,
     /// Inbound calls, by their progress tokens and invocation ids.
     pub(super) named: BTreeMap<String, InboundId>,
-    /// Inbound calls that are not answered, the newest last. Input requests of MCP, which name no call here, are made on behalf of the
-    /// newest.
-    pub(super) newest: Vec<InboundId>,
+    /// Inbound calls that are not answered, the newest last. Input requests of MCP, which name no call in the recordings, are made on
+    /// behalf of the newest.
+    pub(super) unanswered: Vec<InboundId>,
     /// Open input requests of the peer with their methods, by their request ids.
     pub(super) asked: BTreeMap<String, (InputKey, String)>,
     /// The handshake request that is not answered yet: `Some(None)` for a hello, `Some(Some(credentials))` for a resume.
@@ -109,7 +109,7 @@ impl Player {
             outbound: BTreeMap::new(),
             inbound: BTreeMap::new(),
             named: BTreeMap::new(),
-            newest: Vec::new(),
+            unanswered: Vec::new(),
             asked: BTreeMap::new(),
             greeting: None,
             done: BTreeMap::new(),
@@ -137,7 +137,7 @@ impl Player {
             _ => self.begin(),
         }
         for Turn { at, what } in &channel.turns {
-            self.pass(*at);
+            self.advance(*at);
             match what {
                 TurnKind::Received(frame) => self.receive(frame, app_host),
                 TurnKind::Sent(frame) => self.send(frame),
@@ -200,7 +200,7 @@ impl Player {
     }
 
     /// Moves the clock, stopping at each deadline on the way.
-    fn pass(&mut self, at: Instant) {
+    fn advance(&mut self, at: Instant) {
         while let Some(due) = self.session.as_ref().and_then(Session::poll_timeout).filter(|due| *due <= at) {
             self.now = due;
             self.session.as_mut().expect("it has a deadline").handle_timeout(due);
@@ -288,8 +288,8 @@ impl Player {
             Some(Gate::Host(gate)) => {
                 let host = app_host.host.as_mut().expect("it has a gate");
                 let mut step = gate.handle_frame(bytes, host, self.now);
-                // Earlier wrong codes delay our answer. The reference implementation answers at once, and after the fifth wrong code within
-                // a minute refuses every code for a minute.
+                // Earlier wrong codes delay our answer, but not that of the reference implementation, which instead refuses every code for
+                // a minute after the fifth wrong one within a minute. So the delay is skipped.
                 if let (true, Some(due)) = (gate.is_deciding(), gate.poll_timeout()) {
                     step = gate.handle_timeout(host, due);
                 }
@@ -347,7 +347,7 @@ impl Player {
             Event::HandshakeRequest { resume, .. } => self.greeting = Some(resume),
             Event::Request { id: inbound, request, .. } => {
                 self.inbound.insert(id, inbound);
-                self.newest.push(inbound);
+                self.unanswered.push(inbound);
                 for path in ["/params/invocationId", "/params/_meta/progressToken"] {
                     if let Some(name) = received.pointer(path) {
                         self.named.insert(name.to_string(), inbound);
@@ -356,7 +356,7 @@ impl Player {
                 self.limit(inbound, &request);
             }
             Event::Cancelled { id: inbound, .. } => {
-                self.newest.retain(|other| *other != inbound);
+                self.unanswered.retain(|other| *other != inbound);
                 if let Some(session) = &mut self.session {
                     // The handler ends at once.
                     let _ = session.respond(inbound, Reply::Done, self.now);
@@ -423,7 +423,7 @@ impl Player {
         if recorded.get("method").is_none()
             && let Some(served) = self.inbound.remove(&recorded["id"].to_string())
         {
-            self.newest.retain(|other| *other != served);
+            self.unanswered.retain(|other| *other != served);
         }
         self.compare(&label, recorded, &ours);
     }
@@ -431,14 +431,14 @@ impl Player {
     /// Removes and returns the frame that the session or its gate sent in the place of a recorded one.
     fn counterpart(&mut self, recorded: &Value) -> Option<Value> {
         let wanted = self.translated(recorded);
-        let place = |frame: &&Value| {
+        let is_counterpart = |frame: &&Value| {
             let same = |path: &str| frame.pointer(path) == wanted.pointer(path);
             match wanted.get("method") {
                 None => frame.get("method").is_none() && frame.get("id") == wanted.get("id"),
                 Some(method) => frame.get("method") == Some(method) && same("/params/progressToken") && same("/params/requestId"),
             }
         };
-        let index = self.sent.iter().position(|frame| place(&frame))?;
+        let index = self.sent.iter().position(|frame| is_counterpart(&frame))?;
         self.sent.remove(index)
     }
 
@@ -493,9 +493,9 @@ fn has_contents_of(received: &Value, event: &Event) -> bool {
         }
         Event::Request { request: Request::CallTool(reported), .. } => {
             let arguments = params.get("arguments").or_else(|| params.get("input"));
-            let unsent = Json::null();
+            let absent = Json::null();
             params["name"] == *reported.name()
-                && same(&reported.arguments().unwrap_or(unsent), Some(arguments.unwrap_or(&Value::Null)))
+                && same(&reported.arguments().unwrap_or(absent), Some(arguments.unwrap_or(&Value::Null)))
         }
         Event::InputRequested { ask: Ask::Sample(asked), .. } => {
             asked.params.as_ref().is_some_and(|reported| same(reported, Some(params)))

@@ -160,13 +160,14 @@ fn channels(records: &[Record], end: &str, peer: &str) -> Vec<Channel> {
         if let Some(shown) = record.line.pointer("/msg/hostMintedClaim/code").and_then(Value::as_str) {
             code = Some(shown.to_owned());
         }
-        let here = [(end, peer), (peer, end)].contains(&(&*record.from, &*record.to));
-        if here && (record.event() == Some("connect") || begins_anew(record, &channel)) {
+        let is_of_hop = [(end, peer), (peer, end)].contains(&(&*record.from, &*record.to));
+        if is_of_hop && (record.event() == Some("connect") || begins_anew(record, &channel)) {
             channels.push(std::mem::take(&mut channel));
             channel.code = code.clone().filter(|_| record.line["kind"] == "uds");
             channel.overlaps = record.event().is_some();
         }
-        if here || record.from == "tap" && [end, peer].contains(&"gw") && [end, peer].contains(&"app") {
+        // The recorder (`tap`) cuts only connections between the gateway and the app.
+        if is_of_hop || record.from == "tap" && [end, peer].contains(&"gw") && [end, peer].contains(&"app") {
             channel.turns.extend(record.what(end).map(|what| Turn { at: record.at, what }));
         }
     }
@@ -174,8 +175,8 @@ fn channels(records: &[Record], end: &str, peer: &str) -> Vec<Channel> {
     channels.into_iter().map(tidied).filter(|channel| channel.turns.iter().any(|turn| is_frame(&turn.what))).collect()
 }
 
-/// Returns `true` if a connection begins with this record although no record says so. Of a connection within an app (`sdk`) the beginning
-/// is not recorded, but the handshake is.
+/// Returns `true` if a connection begins with this record although no record says so. The beginning of a connection within an app (`sdk`)
+/// is not recorded, but its handshake is, so a second handshake begins another connection.
 fn begins_anew(record: &Record, channel: &Channel) -> bool {
     let greets = |frame: &Value| matches!(frame["method"].as_str(), Some("tesseron/hello" | "tesseron/resume"));
     let before = |turn: &Turn| matches!(&turn.what, TurnKind::Received(frame) | TurnKind::Sent(frame) if greets(frame));
@@ -186,8 +187,8 @@ fn is_frame(what: &TurnKind) -> bool {
     matches!(what, TurnKind::Received(_) | TurnKind::Sent(_))
 }
 
-/// Removes all turns that end the channel except one. This is the first such turn, or, with overlapping connections, the first one after
-/// the last frame that was sent, since earlier ones belong to the previous connection.
+/// Removes all turns that end the channel except one. The one that stays is the first such turn, or, with overlapping connections, the
+/// first one after the last frame that was sent, since earlier ones belong to the previous connection.
 fn tidied(mut channel: Channel) -> Channel {
     let last = channel.turns.iter().rposition(|turn| matches!(turn.what, TurnKind::Sent(_))).unwrap_or_default();
     let overlaps = channel.overlaps;

@@ -72,6 +72,7 @@ fn capabilities(declared: &Value) -> Capabilities {
     capabilities
 }
 
+/// Calls the method that makes the session send the counterpart of a recorded frame.
 pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
     let (params, now) = (&frame["params"], player.now);
     let text = |name: &str| params[name].as_str().unwrap_or_default();
