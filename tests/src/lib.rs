@@ -19,8 +19,8 @@ pub mod soak;
 pub mod speed;
 pub mod until;
 
-/// Compiles the examples of the README, of the guides, of the cookbook and of the page on long-running tools. Runs those that are not
-/// marked `no_run`: those that need no peer and no signal.
+/// Compiles the examples of the README, of the guides, of the cookbook and of the page on long-running tools, and runs them. Those that
+/// need a peer or a signal are marked `no_run`, and are only compiled.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+/// The revision of sessions with a handshake.
 const VERSION: &str = "2025-11-25";
 
 /// An error of any kind.
@@ -93,7 +94,7 @@ impl Request {
         }
     }
 
-    /// A message within a session.
+    /// A message within a session with a handshake.
     pub(crate) fn legacy(session: &str, message: &Value) -> Self {
         Self { method: "POST", fields: Self::of_session(session), body: message.to_string() }
     }

@@ -14,8 +14,8 @@ use programs::tools::{Options, service};
 use testkit::scripted::initialize;
 
 /// Byte 0: the handshake is made first (bit 0), the peer answers input requests (bit 1), calls have a deadline (bit 2), the partial result
-/// is sent with each update of progress (bit 3). The rest: lines. Each is a frame, except that a line of at least two bytes that begins with the byte 1 lets time pass,
-/// 100 ms for each unit of its second byte.
+/// is sent with each update of progress (bit 3). The rest: lines. Each is a frame, except that a line of at least two bytes that begins
+/// with the byte 1 lets time pass, 100 ms for each unit of its second byte.
 pub fn endpoint(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let executor = Executor::new();

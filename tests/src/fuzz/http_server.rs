@@ -591,8 +591,8 @@ impl Bench {
         assert!(self.ids.len() <= self.exchanges.len());
     }
 
-    /// Ends everything. If `are_lost`, all exchanges are lost first. The sessions end by their timeouts if `are_lost` and `by_time`; otherwise
-    /// the owner closes them.
+    /// Ends everything. If `are_lost`, all exchanges are lost first. The sessions end by their timeouts if `are_lost` and `by_time`;
+    /// otherwise the owner closes them.
     fn finish(mut self, are_lost: bool, by_time: bool) {
         let all: Vec<_> = self.exchanges.keys().copied().collect();
         for id in &all {

@@ -68,6 +68,7 @@ fn reference_items(stream: &[u8], limits: DecoderLimits) -> Read {
     let (mut name, mut data, mut id) = (String::new(), None::<Vec<u8>>, None::<String>);
     let mut last: Option<String> = None;
     let (lines, rest) = lines(stream);
+    // The longest line: the longest data, with a byte order mark and the name of the field before them.
     let longest = limits.event_bytes + "\u{feff}data: ".len();
     for (at, line) in lines.into_iter().enumerate() {
         if line.len() > longest {

@@ -25,7 +25,7 @@ struct State {
     lines: Vec<String>,
     /// The connection to the other copy.
     other: Option<UnixStream>,
-    /// `true` while the other process may still add lines; always `false` at the process that has opened the book of another.
+    /// `true` while the other process may still add lines; always `false` in the process that has opened the book.
     is_shared: bool,
     waiting: Vec<Waker>,
 }

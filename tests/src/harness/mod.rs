@@ -1,8 +1,9 @@
 //! Two ends and the transport between them, for tests that run over every transport of every adapter.
 //!
-//! A [`Stage`] has the transport. At the near end, [`Stage::call`] has a client of ours, and [`Stage::wire`] a script that reads and writes
-//! bytes. A test is a *row* of a list. The name of the row determines the far end, so that the far end can also be another process: the
-//! test program starts itself. The far end adds its observations to a [`Book`]. This module does not depend on the rows.
+//! A [`Stage`] has the transport. The near end is a client of ours ([`Stage::call`]), or a script that reads and writes bytes
+//! ([`Stage::wire`]). A test is a *row* of a list, and the name of the row determines the far end. So the far end can also be another
+//! process: the test program starts itself again, with the name of the row. The far end adds its observations to a [`Book`]. This module
+//! does not depend on the rows.
 
 mod book;
 pub(crate) mod raw;
@@ -119,10 +120,10 @@ pub struct Stage<A> {
 
 /// The far end of a row.
 pub enum Far {
-    /// A service. If it is in another process, the process ends with the connection.
+    /// A service. If it is in another process, that process exits as soon as the connection has ended.
     Service(Arc<Service>),
-    /// A service that is a program of its own and ends with its process. It closes its connection once a line is added to the book. On
-    /// other transports than a child process it is like [`Self::Service`].
+    /// A service that closes its connection once a line is added to the book. Its process ends as a program does, when its main function
+    /// returns. On other transports than a child process it is like [`Self::Service`].
     Program(Arc<Service>),
     /// A script that reads and writes bytes.
     Wire(fn(Wire, &Book)),
@@ -204,6 +205,7 @@ pub fn client() -> Config {
 
 /// The environment variable with the row for the child process.
 const ROW: &str = "SCENARIO_ROW";
+/// The environment variable with the path of the book for the child process.
 const BOOK: &str = "SCENARIO_BOOK";
 
 impl<A: Adapter> Stage<A> {
@@ -224,7 +226,7 @@ impl<A: Adapter> Stage<A> {
         let (near, exit, far) = match self.over {
             Over::Child => {
                 let (book, path) = Book::to_share();
-                let (near, exit) = self.adapter.child(self.itself(&path)).expect("this program starts again");
+                let (near, exit) = self.adapter.child(self.far_end_command(&path)).expect("this program starts again");
                 let noted = book.clone();
                 let end = async move {
                     noted.until_complete().await;
@@ -250,12 +252,12 @@ impl<A: Adapter> Stage<A> {
         Calling { peer, exit, end: Mutex::new(Box::pin(how(end))), far }
     }
 
-    /// The bytes at the near end, for a script; at the far end there is a service.
+    /// A script at the near end, which reads and writes bytes. At the far end there is a service.
     pub async fn wire(&self) -> (Wire, FarEnd) {
         match self.over {
             Over::Child => {
                 let (book, path) = Book::to_share();
-                let mut command = self.itself(&path);
+                let mut command = self.far_end_command(&path);
                 let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program starts again");
                 let pipes = child.stdout.take().zip(child.stdin.take()).expect("two pipes");
                 let exited = start_blocking(&*self.adapter.runtime(), move || drop(child.wait()));
@@ -294,8 +296,8 @@ impl<A: Adapter> Stage<A> {
         FarEnd { end: Mutex::new(Box::pin(end)), book }
     }
 
-    /// The test program, as the far end.
-    fn itself(&self, book: &Path) -> Command {
+    /// The command that starts this test program again, as the far end.
+    fn far_end_command(&self, book: &Path) -> Command {
         let mut command = Command::new(env::current_exe().expect("the path of this program"));
         command.args(["--ignored", "--exact", "the_far_end", "--nocapture", "--quiet"]);
         command.env(ROW, self.row).env(BOOK, book);
@@ -343,7 +345,7 @@ impl<A: Adapter> Stage<A> {
 /// Runs the far end in a process of its own: the body of the test `the_far_end` of an adapter.
 ///
 /// # Panics
-/// If another test has not started this process.
+/// If this process was not started by another test.
 pub fn far_end<A: Adapter>(far: FindFar) {
     let row = env::var(ROW).expect("the row, from the test that started this one");
     let book = Book::open(env::var_os(BOOK).expect("the book, from the test that started this one").as_ref());

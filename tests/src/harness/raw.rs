@@ -9,8 +9,9 @@ use tesseron::net::Address;
 /// The time limit of a read.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The key of the example in the specification of WebSockets, with its answer below.
+/// The key of the example in the specification of WebSockets.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+/// The answer of a server to [`KEY`].
 pub(crate) const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// The first bytes of messages of one fragment, by their kind.
@@ -107,7 +108,7 @@ impl Raw {
     }
 }
 
-/// A request to upgrade. It offers compression, as the reference does.
+/// A request to upgrade. It offers compression, as the reference implementation does.
 pub(crate) fn upgrade(protocols: &str) -> String {
     let protocols = if protocols.is_empty() { String::new() } else { format!("Sec-WebSocket-Protocol: {protocols}\r\n") };
     format!(

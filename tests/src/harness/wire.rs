@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
 
-/// The bytes at one end, which a script reads and writes. It blocks, so it needs a thread of its own.
+/// The bytes at one end, which a script reads and writes. Reading blocks, so the script needs a thread of its own.
 pub struct Wire {
     read: BufReader<Box<dyn Read + Send>>,
     /// `None` once our side is ended.

@@ -38,7 +38,7 @@ pub(super) fn latencies(server: &ServerProcess, span: Duration) -> Result<Latenc
 }
 
 /// Measures calls for a time, while hostile clients send their heads and bodies a byte at a time, do not read their responses, and send
-/// garbage. The time begins once the server answers again: first it does the work that these clients have asked for, as for any client.
+/// garbage. The time begins once the server has answered a call, after the work that these clients have requested at the beginning.
 pub(super) fn latencies_beside_hostile_clients(server: &ServerProcess, span: Duration) -> Result<Latencies, Failure> {
     let is_over = AtomicBool::new(false);
     let mut crowd = Crowd::new(server);
@@ -64,18 +64,18 @@ struct Crowd<'a> {
     /// Connections that send their request a byte at a time, each with the index of its next byte. Every second one sends its head at once.
     slow: Vec<(Option<TcpStream>, usize)>,
     /// Connections that have asked for many updates, and read nothing.
-    _deaf: Vec<TcpStream>,
+    _unread: Vec<TcpStream>,
 }
 
 impl<'a> Crowd<'a> {
     fn new(server: &'a ServerProcess) -> Self {
         let report = Request::call_with(1, "report", &json!({"count": 100 * UPDATES})).bytes();
-        let deaf = (0..CONNECTIONS).filter_map(|_| {
+        let unread = (0..CONNECTIONS).filter_map(|_| {
             let mut stream = server.connect().ok()?;
             stream.write_all(&report).ok()?;
             Some(stream)
         });
-        Self { server, slow: (0..2 * CONNECTIONS).map(|_| (None, 0)).collect(), _deaf: deaf.collect() }
+        Self { server, slow: (0..2 * CONNECTIONS).map(|_| (None, 0)).collect(), _unread: unread.collect() }
     }
 
     /// Sends one more byte on each slow connection, and garbage on one more connection.

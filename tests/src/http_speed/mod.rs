@@ -82,7 +82,7 @@ const ROWS: [Row; 4] = [
     ("connections with one call each", connections),
 ];
 
-/// A row of latencies: its title, and what it measures of a server for a time.
+/// A row of latencies: its title, and the function that measures a server for a time.
 type LatencyRow = (&'static str, fn(&ServerProcess, Duration) -> Result<Latencies, Failure>);
 
 const LATENCIES: [LatencyRow; 2] = [
@@ -90,7 +90,7 @@ const LATENCIES: [LatencyRow; 2] = [
     ("the same beside 300 hostile clients", hostile::latencies_beside_hostile_clients),
 ];
 
-/// A row of memory: its title, and what it measures of a server, in bytes.
+/// A row of memory: its title, and the function that measures a server, in bytes.
 type MemoryRow = (&'static str, fn(&ServerProcess) -> Result<Option<f64>, Failure>);
 
 const MEMORY: [MemoryRow; 2] = [
@@ -136,7 +136,7 @@ fn run(line: &Line, name: &str) -> Result<(), Failure> {
         table.push(row);
     }
     for (title, measure) in MEMORY {
-        // Once is enough: nothing else changes the memory of a process.
+        // Once is enough, since other processes do not change the memory of the server.
         let mut row = vec![title.to_owned()];
         for server in &servers {
             let bytes = measure(&server.process).map_err(|error| format!("{}, {title}: {error}", server.name))?;
@@ -203,8 +203,8 @@ fn updates(server: &ServerProcess, span: Duration) -> Result<f64, Failure> {
         stream.write_all(&request)?;
         let response = Exchange::sent(&mut stream).finish()?;
         response.expect(200)?;
-        let heard = response.body.matches("notifications/progress").count();
-        if heard == 0 { Err("no progress came".into()) } else { Ok(heard) }
+        let received = response.body.matches("notifications/progress").count();
+        if received == 0 { Err("no progress came".into()) } else { Ok(received) }
     })
 }
 
