@@ -26,8 +26,8 @@ use testkit::scripted::{initialize, json};
 /// choose the era), and a session that is closing (bit 4). Then lines: each is a frame, but a line that begins with the byte 1 has actions
 /// of the application, two bytes each, see [`Fuzzed::act`].
 pub fn session(data: &[u8]) {
-    let ([kind, clocks], rest) = super::head(data);
-    let mut fuzzed = Fuzzed::new(kind, clocks);
+    let ([kind, options], rest) = super::head(data);
+    let mut fuzzed = Fuzzed::new(kind, options);
     for line in rest.split(|byte| *byte == b'\n') {
         match line.split_first() {
             Some((1, action)) => action.chunks_exact(2).for_each(|action| fuzzed.act(action[0], action[1])),
@@ -63,32 +63,32 @@ struct Fuzzed {
 }
 
 impl Fuzzed {
-    fn new(kind: u8, clocks: u8) -> Self {
+    fn new(kind: u8, options: u8) -> Self {
         let (is_client, is_tesseron) = (kind & 1 == 0, kind & 0x80 != 0);
         let mut config = match is_client {
-            _ if is_tesseron => tesseron::config(kind, clocks),
+            _ if is_tesseron => tesseron::config(kind, options),
             true => client_config(),
             false => server_config(),
         };
         if kind & 0x10 != 0 {
             tighten(&mut config);
         }
-        if clocks & 1 != 0 {
+        if options & 1 != 0 {
             config.timeouts.serve = Some(Duration::from_millis(300));
             config.timeouts.call.idle = Some(Duration::from_millis(200));
             config.timeouts.input = Some(Duration::from_millis(250));
         }
-        if clocks & 2 != 0 {
+        if options & 2 != 0 {
             config.timeouts.response_gap = Duration::from_millis(50);
             config.progress.window = RateWindow::new(2, Duration::from_millis(400));
         }
-        if clocks & 4 != 0 {
+        if options & 4 != 0 {
             config.depth.inference = protocol_core::DepthInference::DeepestOpen;
             config.progress.accept_equal = true;
             config.progress.repeat_value_for_message = true;
             config.progress.partial_on_progress = true;
         }
-        if is_client && !is_tesseron && clocks & 8 != 0 {
+        if is_client && !is_tesseron && options & 8 != 0 {
             config.era = Era::Auto;
         }
         let now = Instant::ZERO;
@@ -106,7 +106,7 @@ impl Fuzzed {
             invocations: is_tesseron.then(Invocations::default),
         };
         if is_tesseron {
-            fuzzed.greet_tesseron(kind, clocks);
+            fuzzed.greet_tesseron(kind, options);
             return fuzzed;
         }
         if kind & 2 != 0 {

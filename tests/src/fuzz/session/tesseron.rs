@@ -26,7 +26,7 @@ fn variant(kind: u8) -> u8 {
 }
 
 /// The configuration of a gateway, or of an app.
-pub(super) fn config(kind: u8, clocks: u8) -> Config {
+pub(super) fn config(kind: u8, options: u8) -> Config {
     let (greeted, odd) = (kind & 2 != 0, kind & 4 != 0);
     let mut config = match kind & 1 {
         0 if (greeted && variant(kind) >= 2) || (!greeted && odd) => asking_gateway_config(),
@@ -38,7 +38,7 @@ pub(super) fn config(kind: u8, clocks: u8) -> Config {
     {
         app.resume = Some(ResumeCredentials { session_id: "s_1".into(), resume_token: "rt_0".into() });
     }
-    if clocks & 8 != 0 {
+    if options & 8 != 0 {
         config.timeouts.cancel_grace = Duration::from_millis(80);
     }
     config
@@ -155,7 +155,7 @@ impl Invocations {
 
 impl Fuzzed {
     /// Brings a Tesseron session to the phase that the bytes select.
-    pub(super) fn greet_tesseron(&mut self, kind: u8, clocks: u8) {
+    pub(super) fn greet_tesseron(&mut self, kind: u8, options: u8) {
         self.poll();
         if kind & 2 != 0 {
             match (kind & 1, variant(kind)) {
@@ -194,7 +194,7 @@ impl Fuzzed {
             self.act(7, 1);
             self.poll();
         }
-        if clocks & 0x10 != 0 {
+        if options & 0x10 != 0 {
             self.session.close(Close::Graceful { grace: Duration::from_millis(200) }, self.now);
         }
     }
