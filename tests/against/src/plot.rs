@@ -10,9 +10,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tests::speed::{About, Cell, Kind, Report, Row, Unit, human};
 
 const WIDTH: u32 = 1100;
-/// The height of one bar in pixels, and that of the lines around it.
+/// The height in pixels of one bar with the space around it.
 const BAR: u32 = 15;
+/// The height of the title of a group, and of an entry in the legend.
 const LINE: u32 = 20;
+/// The height of the title of a panel and of its axis.
 const HEAD: u32 = 58;
 
 const FLOORS: [RGBColor; 2] = [RGBColor(120, 120, 120), RGBColor(170, 170, 170)];
@@ -66,7 +68,7 @@ fn draw(rows: &str, plot: &str) -> Outcome {
     Ok(())
 }
 
-/// The rows of one unit.
+/// A chart of the rows that have one unit, with a group of bars for each row.
 struct Panel<'a> {
     title: &'a str,
     groups: Vec<Vec<&'a Cell>>,
@@ -83,7 +85,7 @@ impl<'a> Panel<'a> {
         self.groups.iter().map(|group| LINE + BAR * group.len() as u32 + BAR / 2).sum::<u32>() + HEAD
     }
 
-    /// Whole powers of ten around all values.
+    /// The range of the axis: from a power of ten up to all values to one above them.
     fn range(&self) -> Range<f64> {
         let values = || self.groups.iter().flatten().filter_map(|cell| cell.median);
         let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -109,16 +111,16 @@ impl<'a> Panel<'a> {
         let origin = self.range().start;
         let mut top = 0.0;
         for group in &self.groups {
-            let title = ("sans-serif", 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Top));
-            let words = group.first().map(|cell| cell.title.clone()).unwrap_or_default();
-            chart.draw_series([Text::new(words, (origin, top + 3.0), title)])?;
+            let style = ("sans-serif", 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Top));
+            let title = group.first().map(|cell| cell.title.clone()).unwrap_or_default();
+            chart.draw_series([Text::new(title, (origin, top + 3.0), style)])?;
             top += f64::from(LINE);
             for cell in group {
                 let value = cell.median.unwrap_or(origin);
                 let (from, to) = (top + 1.5, top + f64::from(BAR) - 1.5);
                 chart.draw_series([Rectangle::new([(origin, from), (value, to)], colour(names, &cell.about).filled())])?;
-                let label = ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
-                chart.draw_series([Text::new(format!("\u{a0}{}", human(value)), (value, (from + to) / 2.0), label)])?;
+                let style = ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
+                chart.draw_series([Text::new(format!("\u{a0}{}", human(value)), (value, (from + to) / 2.0), style)])?;
                 top += f64::from(BAR);
             }
             top += f64::from(BAR / 2);

@@ -1,5 +1,5 @@
-//! pmcp in the rows of the example `bench`. Its client has no transport for a child process or for a pair in memory. So this file has one,
-//! which works like pmcp's transport for standard input and output. The server in a child process uses the latter.
+//! pmcp in the rows of the example `bench`. Its client has no transport for a child process or for a pair in memory, so this file has one:
+//! `Lines`, which works like pmcp's transport for standard input and output. A server in a child process uses pmcp's own transport.
 
 mod program;
 
@@ -81,10 +81,10 @@ trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
 
-/// Lines over any stream, each written and flushed by itself, as [`StdioTransport`] does it.
+/// Lines over any stream. Like [`StdioTransport`], it writes and flushes each line separately.
 struct Lines {
     stream: BufReader<Box<dyn Stream>>,
-    /// The part of a line that was read before a receive was dropped.
+    /// The part of a line that was read by a call of `receive` whose future was then dropped.
     partial: Vec<u8>,
     /// The other end, if it is a child.
     _child: Option<tokio::process::Child>,
@@ -177,7 +177,7 @@ impl Contender for Pmcp {
         About { name: VERSION.into(), runtime: "tokio".into(), kind: Kind::Other }
     }
 
-    /// pmcp serves one request at a time, so its calls are not all in flight.
+    /// Leaves out the memory of one more call in flight: a server of pmcp serves one request at a time.
     fn has(row: Row) -> bool {
         row.what != What::Call
     }

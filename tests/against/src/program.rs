@@ -22,7 +22,7 @@ pub(crate) async fn begun(call: impl Future<Output = ()> + Send + 'static) -> Be
     call
 }
 
-/// Waits for updates that come after the response, until none is missing or none has come for 20 ms.
+/// Waits for updates that come after the response, until none is missing or none has come for 20 ms. Returns the counts of updates.
 pub(crate) async fn stragglers(updates: impl Fn() -> Updates) -> Updates {
     let (mut seen, mut since) = (updates(), Instant::now());
     while seen.lost() > 0 && since.elapsed() < Duration::from_millis(20) {

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
 /// rmcp; if `PIPES`, with its transport for pipes instead of the default one for standard input and output.
 struct Rmcp<const PIPES: bool>;
 
+/// Receives progress.
 #[derive(Clone, Default)]
 struct Hearing(Arc<Mutex<Listener>>);
 
@@ -116,7 +117,7 @@ impl<const PIPES: bool> Contender for Rmcp<PIPES> {
     }
 }
 
-/// A hanging call, with the handle for the way in which it will be ended.
+/// A call that does not end by itself, in the form that the planned end requires: a cancel, or a drop of the future.
 enum Held {
     Cancel(Box<RequestHandle<RoleClient>>),
     Drop(#[allow(dead_code, reason = "held for its drop")] Begun),

@@ -8,7 +8,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp_tools::Server;
 use tokio::net::TcpListener;
 
-/// On one thread, as the other servers of the bench.
+/// Runs the server on one thread, as the other servers of `http-bench` run.
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let sessions = LocalSessionManager::default().into();

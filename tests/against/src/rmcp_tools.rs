@@ -1,4 +1,4 @@
-//! The server of rmcp that is measured: those that return a text, `report`, and a tool that ends only when it is cancelled.
+//! The server of rmcp that is measured. Its tools return a text, report progress, or run until they are cancelled.
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ProgressNotificationParam,

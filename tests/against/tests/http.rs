@@ -28,14 +28,14 @@ use tokio::sync::mpsc;
 /// The time limit of a wait in a test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The next note of a handler.
-async fn next(said: &mut mpsc::UnboundedReceiver<&'static str>) -> Option<&'static str> {
-    tokio::time::timeout(PATIENCE, said.recv()).await.expect("it happens in time")
+/// Waits for the next event of a handler.
+async fn next(events: &mut mpsc::UnboundedReceiver<&'static str>) -> Option<&'static str> {
+    tokio::time::timeout(PATIENCE, events.recv()).await.expect("it happens in time")
 }
 
 // ---- A client of rmcp, a server of ours ----
 
-/// The ways in which rmcp finds the revision of a server.
+/// The ways in which a client of rmcp chooses its revision: by the handshake, by `server/discover`, or by a probe and then either.
 fn modes() -> [(&'static str, ClientLifecycleMode); 3] {
     let newest = || vec![ProtocolVersion::V_2026_07_28];
     [
@@ -55,7 +55,7 @@ async fn connect(client: &Answering, to: &HttpListener, mode: ClientLifecycleMod
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_lists_and_calls_over_http_in_every_era() {
+async fn a_client_of_rmcp_lists_and_calls_tools_over_http_in_every_era() {
     let listener = listen(service(&Options::default())).await;
     for (name, mode) in modes() {
         let client = Answering::agreeable();
@@ -73,7 +73,7 @@ async fn a_client_of_rmcp_lists_and_calls_over_http_in_every_era() {
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_is_asked_over_http_in_every_era() {
+async fn a_client_of_rmcp_answers_input_requests_over_http_in_every_era() {
     for (name, mode) in modes() {
         let listener = listen(service(&Options::default())).await;
         let client = Answering::agreeable();
@@ -93,7 +93,7 @@ async fn a_client_of_rmcp_is_asked_over_http_in_every_era() {
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_one_over_http() {
+async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_capability_over_http() {
     let listener = listen(service(&Options::default())).await;
     let (_, mode) = modes().into_iter().nth(1).expect("a mode");
     let connected = connect(&Answering::new(json!({}), ElicitationAction::Accept), &listener, mode).await;
@@ -104,13 +104,13 @@ async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_one_
 
 #[tokio::test]
 async fn a_call_that_a_client_of_rmcp_cancels_over_http_is_cancelled_at_its_handler() {
-    let (events, mut said) = mpsc::unbounded_channel();
+    let (sender, mut events) = mpsc::unbounded_channel();
     let tool = Tool::new("wait", move |context: Context, (): ()| {
-        let events = events.clone();
+        let sender = sender.clone();
         async move {
-            let _ = events.send("begun");
+            let _ = sender.send("begun");
             context.cancelled().await;
-            let _ = events.send("cancelled");
+            let _ = sender.send("cancelled");
             Ok::<_, ToolError>("never seen")
         }
     });
@@ -119,9 +119,9 @@ async fn a_call_that_a_client_of_rmcp_cancels_over_http_is_cancelled_at_its_hand
         let connected = connect(&Answering::agreeable(), &listener, mode).await;
         let request = ClientRequest::CallToolRequest(Request::new(CallToolRequestParams::new("wait")));
         let call = connected.send_cancellable_request(request, PeerRequestOptions::no_options()).await.expect("a request");
-        assert_eq!(next(&mut said).await, Some("begun"), "{name}");
+        assert_eq!(next(&mut events).await, Some("begun"), "{name}");
         call.cancel(Some("enough".into())).await.expect("it is sent");
-        assert_eq!(next(&mut said).await, Some("cancelled"), "{name}");
+        assert_eq!(next(&mut events).await, Some("cancelled"), "{name}");
     }
 }
 
@@ -143,13 +143,13 @@ fn connect_ours(client: impl Client, url: &str, era: Era) -> adapter_tokio::Conn
     http_connect(Arc::new(client), config, HttpServerAddress::new(url)).expect("an address")
 }
 
-/// The texts of the result of a call.
+/// Calls a tool, and returns the text of its result.
 async fn text(peer: &Peer, tool: &str, arguments: Value) -> String {
     let call = peer.call_tool(tool, Json::encode(&arguments).expect("JSON")).expect("a server");
     call.await.tool().expect("a result").text().to_string()
 }
 
-/// A server of rmcp with a tool that reports and one that ends when it is cancelled.
+/// A server of rmcp. Its tool `wait` ends only when it is cancelled, and every other tool reports progress.
 #[derive(Clone)]
 struct Working(mpsc::UnboundedSender<&'static str>);
 
@@ -179,10 +179,10 @@ impl ServerHandler for Working {
 }
 
 #[tokio::test]
-async fn a_server_of_rmcp_reports_and_is_cancelled_over_http_in_every_era() {
+async fn a_call_to_a_server_of_rmcp_reports_progress_or_is_cancelled_over_http_in_every_era() {
     for era in [Era::Legacy, Era::Modern, Era::Auto] {
-        let (events, mut said) = mpsc::unbounded_channel();
-        let working = Working(events);
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let working = Working(sender);
         let url = serve_rmcp(move || working.clone()).await;
         let connection = connect_ours((), &url, era);
         let mut call = connection.peer().call_tool("report", Json::empty_object()).expect("a server");
@@ -193,15 +193,15 @@ async fn a_server_of_rmcp_reports_and_is_cancelled_over_http_in_every_era() {
         assert!(matches!(call.await.outcome, Outcome::Result(_)), "{era:?}");
         assert_eq!(updates.last().and_then(|update| update.total), Some(5.0), "{era:?}: {updates:?}");
         let call = connection.peer().call_tool("wait", Json::empty_object()).expect("a server");
-        assert_eq!(next(&mut said).await, Some("begun"), "{era:?}");
+        assert_eq!(next(&mut events).await, Some("begun"), "{era:?}");
         call.canceller().cancel(None);
-        assert_eq!(next(&mut said).await, Some("cancelled"), "{era:?}");
+        assert_eq!(next(&mut events).await, Some("cancelled"), "{era:?}");
         assert!(matches!(call.await.outcome, Outcome::Cancelled), "{era:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_of_rmcp_asks_a_client_of_ours_over_http() {
+async fn a_client_of_ours_answers_input_requests_of_rmcp_over_http() {
     let url = serve_rmcp(|| Asking).await;
     for era in [Era::Modern, Era::Auto] {
         let connection = connect_ours(Person { declines: false }, &url, era);

@@ -1,5 +1,4 @@
-//! rmcp and this project in MCP 2026-07-28, where input requests are the result of a request, and their answers come with its retry: each
-//! as the server of the other, in one process.
+//! Rounds of input requests (MCP 2026-07-28) between rmcp and this project: each as the server of the other, in one process.
 
 mod peers;
 
@@ -17,7 +16,8 @@ use serde_json::{Value, json};
 
 // ---- A client of rmcp, a server of ours ----
 
-/// The structured result of a call to the service of `tools`, or the texts of the result. The client probes for the revision.
+/// Calls a tool of the program `tools`. Returns the structured content of the result, or its texts if it has none. The client probes for
+/// the revision.
 async fn call(client: &Answering, tool: &'static str, arguments: Value) -> Result<Value, ServiceError> {
     let (one, other) = tokio::io::duplex(1 << 16);
     let _serving = adapter_tokio::serve(Arc::new(service(&Options::default())), adapter_tokio::LineIo::whole(other));
@@ -28,7 +28,7 @@ async fn call(client: &Answering, tool: &'static str, arguments: Value) -> Resul
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_answers_for_its_model() {
+async fn a_client_of_rmcp_answers_a_sampling_request() {
     let client = Answering::agreeable();
     let summary = call(&client.clone(), "summarise", json!({"text": "Once there were two foxes."})).await.unwrap();
     assert_eq!(summary, "In short: two foxes.");
@@ -36,7 +36,7 @@ async fn a_client_of_rmcp_answers_for_its_model() {
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_confirms_or_declines() {
+async fn a_client_of_rmcp_accepts_declines_or_cancels_a_confirmation() {
     for (action, expected) in [
         (ElicitationAction::Accept, json!({"deleted": "old.txt"})),
         (ElicitationAction::Decline, json!({"cancelled": true})),
@@ -55,7 +55,7 @@ async fn a_client_of_rmcp_fills_in_a_form() {
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_opens_an_address() {
+async fn a_client_of_rmcp_opens_a_url() {
     let client = Answering::agreeable();
     assert_eq!(call(&client.clone(), "connect", json!({})).await.unwrap(), json!({"decided": "accept"}));
     assert_eq!(*client.asked.lock().unwrap(), ["https://example.com/connect"]);
@@ -71,7 +71,7 @@ async fn a_client_of_rmcp_answers_three_rounds() {
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_one() {
+async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_capability() {
     let client = Answering::new(json!({}), ElicitationAction::Accept);
     let Err(ServiceError::McpError(error)) = call(&client, "rename", json!({"name": "old.txt"})).await else { panic!("no error") };
     assert_eq!(error.code, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY);
@@ -81,7 +81,7 @@ async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_one(
 
 // ---- A client of ours, a server of rmcp ----
 
-/// The outcome of a call to the server of rmcp. The client probes for the revision.
+/// Calls a tool of the server of rmcp, and returns the outcome. The client probes for the revision.
 async fn ask_rmcp(client: Arc<dyn Client>, tool: &str) -> CallOutcome {
     let (one, other) = tokio::io::duplex(1 << 16);
     let serving = tokio::spawn(async move { Asking.serve(other).await.expect("a client").waiting().await });
@@ -99,13 +99,13 @@ async fn text(client: Person, tool: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_server_of_rmcp_is_answered_and_its_state_comes_back_as_it_was() {
+async fn a_client_of_ours_answers_rmcp_and_returns_its_state_unchanged() {
     assert_eq!(text(Person { declines: false }, "ask").await, "accept Ada, accept");
     assert_eq!(text(Person { declines: true }, "ask").await, "decline nothing, decline");
 }
 
 #[tokio::test]
-async fn a_server_of_rmcp_is_answered_in_two_rounds() {
+async fn a_client_of_ours_answers_rmcp_in_two_rounds() {
     assert_eq!(text(Person { declines: false }, "interview").await, "Ada: What do you think of Ada? It is good.");
 }
 
@@ -115,13 +115,13 @@ async fn a_round_of_rmcp_without_an_input_request_is_retried() {
 }
 
 #[tokio::test]
-async fn a_server_of_rmcp_that_asks_forever_is_given_up() {
+async fn a_call_ends_as_invalid_after_too_many_rounds_of_rmcp() {
     let outcome = ask_rmcp(Arc::new(Person { declines: false }), "endless").await.outcome;
     assert!(matches!(outcome, Outcome::Invalid(Invalid::TooManyRounds)), "{outcome:?}");
 }
 
 #[tokio::test]
-async fn a_server_of_rmcp_that_asks_for_what_was_not_declared_is_given_up() {
+async fn a_call_ends_as_invalid_if_rmcp_asks_for_a_capability_that_was_not_declared() {
     let outcome = ask_rmcp(Arc::new(()), "ask").await.outcome;
     assert!(matches!(outcome, Outcome::Invalid(_)), "{outcome:?}");
 }

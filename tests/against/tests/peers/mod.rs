@@ -33,12 +33,12 @@ impl Answering {
         Self { capabilities, action, asked: Arc::default(), progress: Arc::default() }
     }
 
-    /// A client that can answer every input request, and accepts.
+    /// A client that declares sampling and elicitation, and accepts every elicitation.
     pub fn agreeable() -> Self {
         Self::new(json!({"sampling": {}, "elicitation": {"form": {}, "url": {}}}), ElicitationAction::Accept)
     }
 
-    /// The structured result of a call, or its texts, over a connection of this client.
+    /// Calls a tool over a connection of this client. Returns the structured content of the result, or its texts if it has none.
     pub async fn call(
         connected: &RunningService<RoleClient, Self>,
         tool: &'static str,
@@ -98,7 +98,7 @@ impl ClientHandler for Answering {
     }
 }
 
-/// A server of rmcp whose tools end their calls with rounds of input requests.
+/// A server of rmcp whose tools return rounds of input requests before their result.
 pub struct Asking;
 
 /// A state with characters that a client must return unchanged.
