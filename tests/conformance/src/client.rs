@@ -14,8 +14,8 @@ use protocol_core::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Runs the scenario that the environment names against the server that the last argument names. `connect` opens the connection, and returns
-/// its peer and the future of its end.
+/// Runs the scenario that the variable `MCP_CONFORMANCE_SCENARIO` names against the server whose URL is the last argument. `connect` opens
+/// the connection, and returns its peer and a future that is ready when the connection has ended.
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future drops the connection.
@@ -114,7 +114,7 @@ async fn scenario(peer: &Peer, name: &str, context: &str) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// The data of the scenario about headers for arguments.
+/// The data of the scenario `http-custom-headers`, in the variable `MCP_CONFORMANCE_CONTEXT`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wanted {

@@ -28,7 +28,7 @@ fn call(name: &str, arguments: Value) -> Option<Call> {
     Some(Call { name: name.to_owned(), arguments })
 }
 
-/// The verdicts that are not a pass, in words.
+/// The outcomes that are not a pass, as text.
 fn complaints(report: &Report) -> Vec<String> {
     let odd = report.outcomes.iter().filter(|outcome| outcome.verdict != Verdict::Passed);
     odd.map(ToString::to_string).collect()
@@ -109,7 +109,7 @@ fn verdict(fault: &str, scenario: &str) -> Verdict {
     report.outcomes[0].verdict.clone()
 }
 
-/// Runs a scenario for each fault, and checks the verdict with `is_expected`. Several run at once, since a scenario mostly waits.
+/// Runs a scenario for each fault, four at a time, and checks the verdict with `is_expected`.
 fn verdicts(faults: &[(&str, &str)], is_expected: fn(&Verdict) -> bool) {
     thread::scope(|scope| {
         for part in faults.chunks(faults.len().div_ceil(4)) {
@@ -124,16 +124,16 @@ fn verdicts(faults: &[(&str, &str)], is_expected: fn(&Verdict) -> bool) {
 }
 
 #[test]
-fn a_small_server_without_a_fault_passes_all_that_it_has_to() {
+fn a_server_without_a_fault_passes_every_scenario_of_its_revision() {
     let report = check(faulty("none")).expect("a server");
-    // A batch is refused, as 2025-11-25 demands, and the server does not speak 2025-03-26.
+    // This scenario is not run, since the server does not speak 2025-03-26.
     let odd = report.outcomes.iter().filter(|outcome| outcome.verdict != Verdict::Passed).map(|outcome| outcome.scenario.id);
     assert_eq!(odd.collect::<Vec<_>>(), ["batch-is-answered"], "{:#?}", complaints(&report));
     assert_eq!(report.server.as_deref(), Some("faulty 1"));
 }
 
 #[test]
-fn a_fault_fails_the_scenario_that_is_about_it() {
+fn a_server_that_breaks_a_must_fails_the_scenario_of_that_rule() {
     let faults = [
         ("ids-as-text", "ids-are-echoed"),
         ("answers-twice", "flood"),
@@ -160,7 +160,7 @@ fn a_fault_fails_the_scenario_that_is_about_it() {
 }
 
 #[test]
-fn a_server_that_does_not_do_what_it_should_is_warned() {
+fn a_server_that_breaks_a_should_gets_a_warning() {
     let faults = [
         ("runs-unknown-tools", "unknown-tool"),
         ("answers-cancelled", "cancelled-call-unanswered"),
@@ -228,8 +228,8 @@ fn a_process_that_does_not_read_is_deaf() {
 }
 
 #[test]
-fn a_server_that_dies_hangs_or_floods_amid_a_scenario_fails_it_alone() {
-    // The first three lines are those with which the run itself begins, so the fault comes within a scenario.
+fn a_server_that_dies_hangs_or_floods_during_a_scenario_fails_only_that_scenario() {
+    // Before the scenarios, `run` sends three lines to a process of their own. So only the process of a scenario gets a fourth line.
     for (fault, word) in
         [("dies-of-the-fourth-line", "died"), ("hangs-at-the-fourth-line", "silent"), ("floods-at-the-fourth-line", "flooded")]
     {
@@ -255,7 +255,7 @@ fn processes_that_a_server_has_started_end_with_it() {
 
 #[test]
 fn memory_stays_bounded_while_a_server_floods() {
-    // A quarter of a gibibyte suffices for the program, its libraries, and the kept part of a flood of any length.
+    // 256 MiB of address space suffice for the program, its libraries, and the part of the output that it keeps.
     for script in [
         "exec tr '\\0' x 3<&0 </dev/zero",
         "exec yes '{\"jsonrpc\":\"2.0\",\"method\":\"x\"}'",

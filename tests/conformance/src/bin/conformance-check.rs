@@ -41,22 +41,22 @@ Exit status:
         /// Call this tool where a call must run for long.
         #[arg(long, value_name = "NAME")]
         slow_tool: Option<String>,
-        /// Call it with these arguments, a JSON object.
+        /// Call the slow tool with these arguments, a JSON object.
         #[arg(long, value_name = "JSON", requires = "slow_tool", value_parser = object)]
         slow_arguments: Option<Map<String, Value>>,
         /// Call this tool where a call must end at once.
         #[arg(long, value_name = "NAME")]
         quick_tool: Option<String>,
-        /// Call it with these arguments, a JSON object.
+        /// Call the quick tool with these arguments, a JSON object.
         #[arg(long, value_name = "JSON", requires = "quick_tool", value_parser = object)]
         quick_arguments: Option<Map<String, Value>>,
-        /// Wait so long for an answer.
+        /// Wait at most this long for an answer.
         #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
         timeout: Duration,
         /// Run this scenario alone; may be repeated.
         #[arg(long, value_name = "ID")]
         only: Vec<String>,
-        /// Test this revision, 2025-11-25 or 2026-07-28, and not those that the server speaks; may be repeated.
+        /// Test only this revision, 2025-11-25 or 2026-07-28; may be repeated.
         #[arg(long, value_name = "REVISION", value_parser = revision)]
         revision: Vec<Revision>,
         /// Print one JSON object, with the frames of all scenarios.
@@ -122,7 +122,7 @@ Exit status:
         ExitCode::from(2)
     }
 
-    /// Prints text. It is no error if standard output is closed early, as by a pager.
+    /// Prints text. Ignores errors, since standard output may be closed early, as by a pager.
     fn print(text: &str) -> ExitCode {
         let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
         ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! A server of Streamable HTTP. Each request has a connection of its own, which can be closed without affecting other requests.
+//! A client of Streamable HTTP. Each request has a connection of its own, which can be closed without affecting other requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,20 +16,20 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Fault, MAX_LINE_BYTES, MAX_READ_BYTES};
 
-/// The number of messages that are queued for the scenario. If the queue is full, no more is read from the server.
+/// The maximum number of parts that are queued for the scenario. If the queue is full, no more is read from the server.
 const WAITING: usize = 64;
 
 /// A part of a response.
 #[derive(Debug)]
 pub(super) enum Part {
     Head(StatusCode, HeaderMap),
-    /// A message, with the id of its event.
+    /// A message, with the last event id of its stream.
     Message(Bytes, Option<String>),
     End,
     Broken(Fault),
 }
 
-/// A server, and the exchanges with it.
+/// A server, and the HTTP exchanges with it.
 #[derive(Debug)]
 pub(super) struct Server {
     uri: Uri,
@@ -54,12 +54,12 @@ impl Server {
         Ok(Self { uri, address, sender, receiver, exchanges: Vec::new(), read: Arc::default() })
     }
 
-    /// Opens a connection, and closes it.
+    /// Checks that the server accepts a connection.
     pub(super) async fn knock(&self, until: Instant) -> Result<(), Fault> {
         self.connect(until).await.map(drop)
     }
 
-    /// A connection without any HTTP on it.
+    /// Opens a connection, and sends nothing.
     pub(super) async fn connect(&self, until: Instant) -> Result<TcpStream, Fault> {
         connect(&self.address, until).await
     }
@@ -72,7 +72,7 @@ impl Server {
         self.uri.path_and_query().map_or("/", |path| path.as_str())
     }
 
-    /// Begins an exchange, and returns its number.
+    /// Sends an HTTP request, and returns the number of its exchange.
     pub(super) fn send(
         &mut self,
         method: Method,
@@ -150,7 +150,7 @@ async fn exchange(
         let response = client.send_request(request).await.map_err(broken)?;
         read_response(response, number, sender, read).await
     };
-    // The connection is polled together with the response, and may end before the response was read.
+    // The future of the connection has to be polled for the response to arrive. If it ends without an error, the rest is still read.
     tokio::select! {
         done = answered => done,
         Err(error) = connection => Err(broken(error)),
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_may_arrive_in_pieces_and_have_several_lines() {
+    fn an_event_with_several_lines_that_arrives_in_pieces_is_read() {
         let mut events = Events::default();
         let mut buffer = BytesMut::from(&b": keep\r\nid: 1\r\ndata: {\"a\":\r\nda"[..]);
         assert!(events.read(&mut buffer).is_empty());

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The number of frames that are kept from the beginning, and also from the end.
+/// The maximum number of entries that are kept from the beginning, and also of those from the end.
 const KEPT: usize = 60;
-/// The number of bytes of a frame that are kept.
+/// The maximum number of bytes of an entry that are kept.
 const KEPT_BYTES: usize = 2048;
 
 /// The direction of a frame.
@@ -27,13 +27,13 @@ pub struct Entry {
     pub direction: Direction,
     /// The time since the beginning of the scenario.
     pub at: Duration,
-    /// The beginning of its text.
+    /// The text, of which at most the first 2048 bytes are kept.
     pub text: String,
-    /// The length of its whole text in bytes.
+    /// The length of the whole text in bytes.
     pub bytes: usize,
 }
 
-/// The frames of a scenario: the first and the last ones.
+/// The entries of a scenario. If there are many, only the first and the last ones are kept.
 #[derive(Clone, Debug)]
 pub struct Log {
     begin: Instant,
@@ -72,7 +72,7 @@ impl Log {
         self.first.iter().chain(&self.last)
     }
 
-    /// The number of entries that were not kept. They come after the first 60.
+    /// The number of entries that were not kept. They came between the first 60 and the last 60.
     #[must_use]
     pub const fn dropped(&self) -> usize {
         self.dropped

@@ -81,11 +81,11 @@ pub struct Plan {
     pub slow: Option<Call>,
     /// A call that ends at once. `None` chooses a tool without required arguments that is declared as read-only, if the server has one.
     pub quick: Option<Call>,
-    /// The longest time for an answer; one scenario takes four times as long at most.
+    /// The longest time for an answer. A scenario may take at most four times as long.
     pub timeout: Duration,
-    /// The names of the scenarios to run; all if empty.
+    /// The ids of the scenarios to run; all if empty.
     pub only: Vec<String>,
-    /// The revisions to test; those that the server speaks if empty.
+    /// The revisions to test; all if empty. A revision that the server does not speak is left out, if it speaks another one of them.
     pub revisions: Vec<Revision>,
 }
 
@@ -162,7 +162,7 @@ pub enum Verdict {
     Passed,
     /// The server breaks a SHOULD.
     Warned(String),
-    /// The server breaks a MUST, or has ended or stopped answering.
+    /// The server breaks a MUST, or has another fault.
     Failed(Fault),
     /// The scenario cannot be run against the server.
     NotRun(String),
@@ -174,7 +174,7 @@ pub enum Verdict {
 pub struct Outcome {
     /// The scenario.
     pub scenario: &'static Scenario,
-    /// The revision that was spoken.
+    /// The revision in which the scenario was run.
     pub revision: Revision,
     /// The outcome.
     pub verdict: Verdict,
@@ -249,7 +249,7 @@ async fn meet(session: &mut Session<'_>) -> Result<(Option<String>, Option<Vec<V
     Ok((server, tools))
 }
 
-/// Calls that run for long, of a widely used server.
+/// The names and the arguments of tools that run for long: that of `server-everything`, a widely used server.
 const KNOWN_SLOW: [(&str, &str); 1] = [("trigger-long-running-operation", r#"{"duration":4,"steps":20}"#)];
 
 /// Chooses the tools that the plan does not name: a slow tool of [`KNOWN_SLOW`], and another tool without required arguments that is

@@ -15,7 +15,7 @@ use super::log::{Direction, Log};
 use super::stdio::Process;
 use super::{Call, Fault, MAX_MESSAGES, Plan, Revision, Stop, Target, not_run, wrong};
 
-/// The time after which a server that has sent nothing is expected to send nothing more.
+/// The time after which frames that may still come are no longer expected.
 const QUIET: Duration = Duration::from_millis(400);
 /// The time that a server has to end an HTTP session.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -102,7 +102,7 @@ enum Link {
     Http(Server),
 }
 
-/// A session with a server of its own.
+/// A session with a process of its own, or over HTTP.
 #[derive(Debug)]
 pub(super) struct Session<'a> {
     pub(super) plan: &'a Plan,
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
         self.revision == Revision::Stateless
     }
 
-    /// Notes something that the server should do and does not.
+    /// Adds a warning: something that the server should do and does not.
     pub(super) fn warn(&mut self, what: impl Into<String>) {
         self.warnings.push(what.into());
     }
@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
 
     // ---- The handshake
 
-    /// Begins the session in the way of the revision.
+    /// Makes the handshake, if the revision has one.
     pub(super) async fn open(&mut self) -> Result<(), Stop> {
         if self.is_stateless() {
             return Ok(());
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
         self.handshake(self.revision.name()).await.map(drop)
     }
 
-    /// Begins the session, or asks for the revisions of the server. Returns the name and the version of the server.
+    /// Makes the handshake; in 2026-07-28, asks for the revisions of the server instead. Returns the name and the version of the server.
     pub(super) async fn meet(&mut self) -> Result<Option<String>, Stop> {
         let result = if self.is_stateless() {
             let id = self.request("server/discover", json!({})).await?;
@@ -200,7 +200,7 @@ impl<'a> Session<'a> {
         Ok(info.into_iter().find_map(|info| Some(format!("{} {}", info["name"].as_str()?, info["version"].as_str()?))))
     }
 
-    /// The handshake with a wanted version. Returns the result of `initialize`.
+    /// Makes the handshake, and requests this version. Returns the result of `initialize`.
     pub(super) async fn handshake(&mut self, version: &str) -> Result<Value, Stop> {
         let id = self.request("initialize", initialize(version)).await?;
         let result = self.result(&id).await?;
@@ -226,7 +226,7 @@ impl<'a> Session<'a> {
 
     // ---- Sending
 
-    /// The text of a request, or of a notification without an id. `token` is the progress token, as JSON.
+    /// The text of a request with this id, or of a notification. `token` is the progress token. The id and the token are JSON.
     pub(super) fn frame(&self, id: Option<&str>, method: &str, params: Value, token: Option<&str>) -> String {
         let mut params = params;
         let mut meta = Map::new();
@@ -271,7 +271,7 @@ impl<'a> Session<'a> {
         Ok(id)
     }
 
-    /// Sends a notification; over HTTP, waits until it was received.
+    /// Sends a notification. Over HTTP, also waits for the HTTP response.
     pub(super) async fn notify(&mut self, method: &str, params: Value) -> Result<(), Stop> {
         let frame = self.frame(None, method, params, None);
         self.send(&frame).await?;
@@ -281,7 +281,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Sends one frame. Over HTTP, it is the body of a POST with all headers that belong to it.
+    /// Sends one frame: as a line, or over HTTP as the body of a POST with the headers that the revision requires.
     pub(super) async fn send(&mut self, frame: &str) -> Result<(), Stop> {
         self.send_bytes(frame.as_bytes()).await
     }
@@ -320,7 +320,8 @@ impl<'a> Session<'a> {
         self.noted(sent)
     }
 
-    /// Sends a frame by POST. `headers` are added, and replace usual headers of the same name. Returns the number of the exchange.
+    /// Sends a frame by POST, with the headers that the revision requires. `headers` are added, and replace those of the same name. Returns
+    /// the number of the exchange.
     pub(super) fn post(&mut self, frame: &[u8], headers: &[(&str, &str)]) -> Result<usize, Stop> {
         let mut all = http::content_headers();
         let json = Json::parse(frame.to_vec()).ok();
@@ -376,7 +377,7 @@ impl<'a> Session<'a> {
         Ok(number)
     }
 
-    /// Opens a connection without any HTTP on it, and writes `bytes` if there are any.
+    /// Opens a connection. If there are `bytes`, writes the first two lines of a POST, and then `bytes`.
     pub(super) async fn raw_connection(&mut self, bytes: &[u8]) -> Result<tokio::net::TcpStream, Stop> {
         use tokio::io::AsyncWriteExt;
         let until = self.deadline();
@@ -390,7 +391,7 @@ impl<'a> Session<'a> {
         Ok(socket)
     }
 
-    /// Cancels a request in the way of the revision and the transport.
+    /// Cancels a request with a notification; in 2026-07-28 over HTTP, by closing its connection.
     pub(super) async fn cancel(&mut self, id: &str) -> Result<(), Stop> {
         if self.is_http() && self.is_stateless() {
             self.close_exchange_of(id);
@@ -411,7 +412,8 @@ impl<'a> Session<'a> {
 
     // ---- Receiving
 
-    /// Receives one frame; over HTTP also the head or the end of a response. Returns `false` if nothing comes before `until`.
+    /// Receives one frame, or over HTTP the head or the end of a response. Replies to the frame if it is a request. Returns `false` if
+    /// nothing comes before `until`.
     pub(super) async fn pump(&mut self, until: Instant) -> Result<bool, Fault> {
         // Checked here, since a server that writes without end always has another frame.
         if Instant::now() >= until {
@@ -495,7 +497,8 @@ impl<'a> Session<'a> {
         &self.seen
     }
 
-    /// Receives frames until `found` returns a value for all received frames. Returns `None` if `found` returns none before `until`.
+    /// Receives frames until `found` returns a value; its argument is all frames that were received so far. Returns `None` if it returns no
+    /// value before `until`.
     pub(super) async fn until<T>(&mut self, until: Instant, found: impl Fn(&[Frame]) -> Option<T>) -> Result<Option<T>, Fault> {
         loop {
             if let Some(found) = found(&self.seen) {
@@ -591,7 +594,7 @@ impl<'a> Session<'a> {
         self.result(&id).await.map(drop)
     }
 
-    /// Waits for the HTTP response of an exchange. Returns its status, its headers and its messages.
+    /// Waits for the HTTP response of an exchange; if it is an event stream, only for its head. Returns it with its messages so far.
     pub(super) async fn response_of(&mut self, number: usize) -> Result<Answer, Stop> {
         let until = self.deadline();
         loop {
@@ -610,7 +613,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The values of progress that were reported with a token, which is JSON.
+    /// The times and the values of the progress that was reported with a token, which is JSON.
     pub(super) fn progress(&self, token: &str) -> Vec<(Instant, f64)> {
         let reports = self.seen.iter().filter(|frame| frame.is_progress());
         let with_token = reports.map(|frame| (frame.at, frame.value()["params"].clone()));
@@ -632,7 +635,7 @@ impl<'a> Session<'a> {
         Ok(id)
     }
 
-    /// Starts the slow call, and waits for a moment, so that it runs. Returns its id.
+    /// Starts the slow call, and waits for [`QUIET`], so that it runs. Returns its id.
     pub(super) async fn slow_running(&mut self) -> Result<String, Stop> {
         let call = self.slow()?;
         let id = self.call(&call, None).await?;
@@ -706,7 +709,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// An HTTP response.
+/// An HTTP response, whole or so far.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,

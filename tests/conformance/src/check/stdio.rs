@@ -1,4 +1,4 @@
-//! A server that is a process, on its standard input and output.
+//! The process of a server, which serves on its standard input and output.
 
 use std::ffi::OsString;
 use std::process::{ExitStatus, Stdio};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{Fault, MAX_LINE_BYTES, MAX_READ_BYTES};
 
-/// The time in which a process must exit after its output has ended. Otherwise it counts as having closed only its output.
+/// The time to wait for the exit of a process that has closed a pipe, or that was killed.
 const EXIT: Duration = Duration::from_secs(1);
 
 /// A process. Dropping this value kills the process and all processes that it has started.
@@ -60,7 +60,7 @@ impl Process {
 
     async fn write(&mut self, mut rest: &[u8], patience: Duration, reads: bool) -> Result<(), Fault> {
         let Some(mut stdin) = self.stdin.take() else { return Err(Fault::Wrong("standard input is closed".to_owned())) };
-        let mut has_ended = !reads;
+        let mut ignores_output = !reads;
         let mut until = Instant::now() + patience;
         while !rest.is_empty() {
             tokio::select! {
@@ -74,7 +74,7 @@ impl Process {
                     Err(_) => return Err(self.death().await),
                 },
                 // The end of the output is reported by the next read.
-                more = self.fill(), if !has_ended => has_ended = !more?,
+                more = self.fill(), if !ignores_output => ignores_output = !more?,
             }
         }
         self.stdin = Some(stdin);
@@ -96,7 +96,7 @@ impl Process {
         }
     }
 
-    /// The next line that was read, without its end.
+    /// Takes the next complete line from the buffer, without its line feed.
     fn line(&mut self) -> Option<Bytes> {
         let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') else {
             self.scanned = self.buffer.len();
@@ -113,7 +113,7 @@ impl Process {
         &self.buffer
     }
 
-    /// Reads more bytes. Returns `false` at the end.
+    /// Reads more bytes into the buffer. Returns `false` at the end of the output.
     async fn fill(&mut self) -> Result<bool, Fault> {
         let Some(stdout) = &mut self.stdout else { return Ok(false) };
         self.buffer.reserve(1 << 16);
@@ -129,6 +129,7 @@ impl Process {
         Ok(count > 0)
     }
 
+    /// The fault of a process that has closed a pipe.
     async fn death(&mut self) -> Fault {
         match timeout(EXIT, self.child.wait()).await {
             Ok(Ok(status)) => Fault::Died(format!("it has ended ({status})")),

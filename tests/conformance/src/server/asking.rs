@@ -133,7 +133,7 @@ fn with_defaults() -> Value {
     })
 }
 
-/// Properties with each of the five schemas of a choice.
+/// Properties with each of the five kinds of schemas for a choice among values.
 fn choices() -> Value {
     let titled = json!([
         {"const": "value1", "title": "First Option"},

@@ -1,4 +1,4 @@
-//! Tools that return content of each kind at once, and tools whose arguments are checked.
+//! Tools that return fixed content of each kind, a tool that fails, and tools whose schemas have special keywords.
 
 use endpoint::{Context, Tool, ToolError};
 use protocol_core::{Content, Json, ToolOutput};
@@ -41,7 +41,7 @@ pub(super) fn tools() -> Vec<Tool> {
     ]
 }
 
-/// A tool without arguments whose output is content alone.
+/// A tool without arguments that returns these blocks and no structured content.
 fn content(name: &str, description: &str, blocks: fn() -> Vec<Content>) -> Tool {
     Tool::with_output(name, move |_: Context, ()| async move { Ok(ToolOutput::blocks(blocks())) }).description(description)
 }
@@ -53,7 +53,7 @@ struct Located {
     region: String,
 }
 
-/// A tool whose schema has keywords of JSON Schema 2020-12 that no type of Rust has.
+/// A tool whose schema has keywords of JSON Schema 2020-12 that a schema made from a Rust type does not have.
 fn checked() -> Tool {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,4 +1,4 @@
-//! Tools that report progress or log records, run for some time, or go on after their response has ended.
+//! Tools that report progress or log records, run for some time, or go on after their HTTP response has ended.
 
 use std::time::Duration;
 

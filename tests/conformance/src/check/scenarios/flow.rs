@@ -104,7 +104,7 @@ async fn calls_overlap(s: &mut Session<'_>) -> Result<(), Stop> {
 
 async fn back_pressure(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    // The requests fit into a pipe of 64 KiB, so that the write ends also if the server stops reading while it cannot write.
+    // All requests together fit into a pipe of 64 KiB. So the write ends even if the server stops reading because its output is not read.
     let count = if s.is_stateless() { 150 } else { 500 };
     let ids = (0..count).map(|_| s.new_id()).collect::<Vec<_>>();
     let mut all = String::new();
@@ -120,7 +120,7 @@ async fn flood(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let count = if s.is_http() { 200 } else { 10_000 };
     let ids = (0..count).map(|_| s.new_id()).collect::<Vec<_>>();
-    // 2026-07-28 has no ping. The method is unknown there, since many servers list their tools slowly.
+    // 2026-07-28 has no ping. An unknown method replaces it, since many servers answer `tools/list` slowly.
     let method = if s.is_stateless() { "no/such/method" } else { "ping" };
     if s.is_http() {
         for id in &ids {

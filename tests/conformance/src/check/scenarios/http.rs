@@ -84,6 +84,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
+/// Sends a simple request with these headers, and returns the HTTP response.
 async fn send(s: &mut Session<'_>, headers: &[(&str, &str)]) -> Result<Answer, Stop> {
     let id = s.new_id();
     let frame = s.frame(Some(&id), s.trifle(), json!({}), None);
@@ -95,7 +96,7 @@ fn expect(answer: &Answer, statuses: &[u16]) -> Result<(), Stop> {
     if statuses.contains(&answer.status.as_u16()) { Ok(()) } else { wrong(format!("the answer is HTTP {}", answer.status)) }
 }
 
-/// Expects that the request is refused, and warns if the status is none of `statuses`.
+/// Expects a status of 4xx, and warns if it is none of `statuses`. If `statuses` is empty, every status of 4xx is right.
 fn refused(s: &mut Session<'_>, answer: &Answer, statuses: &[u16], what: &str) -> Result<(), Stop> {
     if !answer.status.is_client_error() {
         return wrong(format!("{what} was answered with HTTP {}", answer.status));
@@ -189,7 +190,7 @@ async fn get(s: &mut Session<'_>) -> Result<(), Stop> {
     let answer = s.response_of(exchange).await?;
     match answer.status {
         StatusCode::METHOD_NOT_ALLOWED => Ok(()),
-        // A server of both revisions may answer as the older revision demands.
+        // A server of both revisions may answer as the older one demands, such as with 400, since the request has no session id.
         status if s.is_stateless() && status.is_client_error() => Ok(()),
         StatusCode::OK if answer.is_stream && !s.is_stateless() => Ok(()),
         status if s.is_stateless() => {

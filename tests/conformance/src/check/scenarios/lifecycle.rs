@@ -106,7 +106,7 @@ async fn handshake_after_probe(s: &mut Session<'_>) -> Result<(), Stop> {
     let id = s.request("server/discover", json!({"_meta": meta})).await?;
     let answer = s.answer(&id).await?;
     if answer.code().is_none() {
-        // The probe may have chosen the era, so a server may refuse the handshake.
+        // The server has the method. The probe may have decided its era, so it may refuse the handshake.
         return Ok(());
     }
     s.open().await?;

@@ -225,7 +225,8 @@ async fn malformed_params(s: &mut Session<'_>) -> Result<(), Stop> {
     s.alive().await
 }
 
-/// Expects an error, or the result of a tool that failed. Warns about any such answer but the errors -32602 and -32600 with the id `id`.
+/// Expects the error -32602 or -32600 with the id `id`. Another error, an error without an id, and the result of a tool that failed are
+/// only warnings.
 async fn expect_error(s: &mut Session<'_>, id: &str, what: &str) -> Result<(), Stop> {
     let until = s.deadline();
     let is_refused = |s: &Session<'_>| s.seen().iter().any(|frame| frame.is_refusal());
@@ -243,7 +244,7 @@ async fn expect_error(s: &mut Session<'_>, id: &str, what: &str) -> Result<(), S
     Ok(())
 }
 
-/// Sends lines that are no message. The server must answer a request after each line, and should answer the line itself with the error
+/// Sends lines that are not messages. The server must answer a request after each line, and should answer the line itself with the error
 /// `code`.
 async fn nonsense(s: &mut Session<'_>, lines: &[&str], code: i64) -> Result<(), Stop> {
     s.open().await?;
@@ -360,7 +361,7 @@ async fn large_argument(s: &mut Session<'_>) -> Result<(), Stop> {
     s.alive().await
 }
 
-/// Waits for any response, or a refusal of HTTP.
+/// Waits for a response. Over HTTP, an answer with an HTTP status and no response also suffices.
 async fn answered_or_refused(s: &mut Session<'_>, id: &str) -> Result<(), Stop> {
     match s.answer(id).await {
         Err(Stop::Fault(Fault::Wrong(_))) if s.is_http() => Ok(()),
@@ -415,7 +416,8 @@ async fn response_to_nothing(s: &mut Session<'_>) -> Result<(), Stop> {
     unanswered(s, before, "a response")
 }
 
-/// Expects that at most one response came since `before`: the response to a later request. Over HTTP, refusals may come, too.
+/// Expects at most one response after the first `before` frames: the response to a request that was sent to see if the server goes on. Over
+/// HTTP, errors without an id and responses with an id may come, too.
 fn unanswered(s: &mut Session<'_>, before: usize, what: &str) -> Result<(), Stop> {
     let responses = s.seen()[before..].iter().filter(|frame| frame.is_response());
     match responses.clone().count() {

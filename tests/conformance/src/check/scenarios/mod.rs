@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use super::session::Session;
 use super::{Revision, Stop, Target};
 
-/// The demand of the specification that a scenario is about.
+/// The level of a demand of the specification, in the words of RFC 2119.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// A server that breaks the demand fails.
@@ -23,7 +23,7 @@ pub enum Level {
     Should,
 }
 
-/// The transports of a scenario.
+/// The transports over which a scenario is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Both,

@@ -38,7 +38,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Returns the text of a progress frame with another token than these, if there is one.
+/// Returns the text of the first progress frame whose token is none of `tokens`, if there is one.
 fn strangers(s: &Session<'_>, tokens: &[&str]) -> Option<String> {
     let reports = s.seen().iter().filter(|frame| frame.is_progress());
     let mut strange = reports.filter(|frame| !tokens.contains(&&*frame.value()["params"]["progressToken"].to_string()));
