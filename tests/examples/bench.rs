@@ -20,9 +20,9 @@ fn main() -> ExitCode {
 }
 
 /// A stream that is read and written, and a value that must live as long as it does.
-struct Bytes<S, L>(S, L);
+struct TokioPipe<S, L>(S, L);
 
-impl<S, L> Pipe for Bytes<S, L>
+impl<S, L> Pipe for TokioPipe<S, L>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     L: Send + 'static,
@@ -49,17 +49,17 @@ impl Pipes for TokioPipes {
 
     fn pipes(bytes: usize) -> (Box<dyn Pipe>, Box<dyn Pipe>) {
         let (one, other) = tokio::io::duplex(bytes);
-        (Box::new(Bytes(one, ())), Box::new(Bytes(other, ())))
+        (Box::new(TokioPipe(one, ())), Box::new(TokioPipe(other, ())))
     }
 
     fn own_pipes() -> Box<dyn Pipe> {
-        Box::new(Bytes(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()), ()))
+        Box::new(TokioPipe(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()), ()))
     }
 
     fn child_pipes(command: Command) -> io::Result<Box<dyn Pipe>> {
         let mut command = tokio::process::Command::from(command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let (reader, writer) = child.stdout.take().zip(child.stdin.take()).ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Box::new(Bytes(tokio::io::join(reader, writer), child)))
+        Ok(Box::new(TokioPipe(tokio::io::join(reader, writer), child)))
     }
 }

@@ -1,9 +1,9 @@
 //! The cost of a bridge: `cargo run --release -p tests --example bridge_load`.
 //!
-//! First the time of a round trip and of a progress update, from handler to caller, over two bare sessions and with a bridge between them.
-//! Then one app or 200, with one call or 50 each: the memory that the bridge holds for them, and the time of an update from the frame of
-//! its app to the frame for the agent, compared with as many bare sessions with only a table between them. Both sides do the same work in
-//! turns; the times are medians.
+//! The first table has the time of a round trip, and of a progress update from handler to caller: over two bare sessions, and with a bridge
+//! between them. The second table is about one app or 200, with one call or 50 each. It has the memory that the bridge holds for an app and
+//! for a call, and the time of an update from the frame of its app to the frame for the agent. For comparison, it has the same for as many
+//! bare sessions with only a table of calls between them. With and without a bridge, the same work is done in turns; the times are medians.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -178,7 +178,7 @@ fn bridge(config: BridgeConfig) -> Bridge {
     Bridge::new(config, Box::new(move |bytes: &mut [u8]| bytes.fill_with(|| rng.number() as u8)), Instant::ZERO)
 }
 
-/// The nanoseconds of one operation of a batch.
+/// Runs a batch of `count` operations. Returns the mean time of one in nanoseconds.
 fn timed(count: u64, operation: impl FnOnce()) -> f64 {
     let began = Clock::now();
     operation();
@@ -210,13 +210,13 @@ fn updates(path: &mut impl Path) -> f64 {
     nanos
 }
 
-/// One line of the first table. Both sides take turns, so that other load of the machine affects both.
-fn compare(what: &str, measure: impl Fn(&mut Bare) -> f64, bridged: impl Fn(&mut Bridged) -> f64) {
+/// Prints one line of the first table. The two measurements take turns, so that other load of the machine affects both.
+fn compare(what: &str, measure_bare: impl Fn(&mut Bare) -> f64, measure_bridged: impl Fn(&mut Bridged) -> f64) {
     let (mut without, mut with) = (Bare::new(), Bridged::new());
     let (mut bare_nanos, mut bridged_nanos) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        bare_nanos.push(measure(&mut without));
-        bridged_nanos.push(bridged(&mut with));
+        bare_nanos.push(measure_bare(&mut without));
+        bridged_nanos.push(measure_bridged(&mut with));
     }
     let (bare, bridged) = (median(bare_nanos), median(bridged_nanos));
     println!("{what:<34} {bare:>10.0} {bridged:>10.0} {:>10.0} {:>8.2}", bridged - bare, bridged / bare);
@@ -224,13 +224,14 @@ fn compare(what: &str, measure: impl Fn(&mut Bare) -> f64, bridged: impl Fn(&mut
 
 // ---- Many calls ----
 
-/// Updates on their way from apps to an agent.
+/// The sessions between many apps and an agent, with or without a bridge.
 trait Crowd {
     /// Handles the frame of an app, and returns the frame for the agent.
     fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes>;
 }
 
-/// As many bare sessions as a bridge has, with the least code between them: an update of one session is reported by another one.
+/// As many bare sessions as a bridge has, and a table of their calls. An update that the session for an app receives is reported by the
+/// session for the agent.
 struct Loose {
     agent: Session,
     apps: Vec<Session>,
@@ -242,7 +243,7 @@ impl Loose {
         let mut config = server_config();
         config.limits.in_flight = APPS * CALLS + 16;
         config.progress.repeat_value_for_message = true;
-        // A judge would take more time than the sessions.
+        // Without the checks of `Scripted`, which would take more time than the sessions.
         let apps = (0..apps).map(|_| Scripted::gateway(gateway_config()).session.into_subject()).collect();
         Self { agent: Scripted::server(config).session.into_subject(), apps, calls: BTreeMap::new() }
     }
@@ -280,7 +281,7 @@ impl Crowd for Loose {
     }
 }
 
-/// A bridge with an agent and a number of claimed apps. The far ends are not kept.
+/// A bridge with an agent and a number of claimed apps. The frames of the agent and the apps are written without sessions.
 struct Joined {
     bridge: Bridge,
     apps: Vec<ChannelId>,
@@ -336,7 +337,7 @@ impl Crowd for Joined {
     }
 }
 
-/// The measurements of a crowd.
+/// A crowd with its calls, and its memory.
 struct Measured {
     bytes_an_app: f64,
     bytes_a_call: f64,
@@ -351,6 +352,7 @@ fn held<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (counted.bytes_current as f64, made.expect("it was made"))
 }
 
+/// Makes a crowd with `apps` apps and `calls` calls of each, and measures its memory.
 fn fill<C: Crowd + 'static>(
     apps: usize,
     calls: usize,
@@ -359,17 +361,18 @@ fn fill<C: Crowd + 'static>(
 ) -> Measured {
     let (of_apps, mut crowd) = held(|| make(apps));
     let (of_calls, calls_made) = held(|| call(&mut crowd, calls));
-    // The memory of the far ends does not count.
-    let (far_ends, _copy) = held(|| calls_made.clone());
+    // The memory of the list of invocations does not count.
+    let (of_list, _copy) = held(|| calls_made.clone());
     Measured {
         bytes_an_app: of_apps / apps as f64,
-        bytes_a_call: (of_calls - far_ends) / (apps * calls) as f64,
+        bytes_a_call: (of_calls - of_list) / (apps * calls) as f64,
         crowd: Box::new(crowd),
         calls: calls_made,
     }
 }
 
-/// The nanoseconds of an update with this percentage, from the frame of its app to the frame for the agent; every call has one in turn.
+/// Passes an update with this percentage for each call. Returns the mean time in nanoseconds from the frame of its app to the frame for the
+/// agent.
 fn report(measured: &mut Measured, percent: f64) -> f64 {
     let frame = |call: &Invoked| Bytes::from(call.progress(&format!(r#","percent":{percent},"message":"step""#)));
     let frames: Vec<(usize, Bytes)> = measured.calls.iter().map(|(app, call)| (*app, frame(call))).collect();
@@ -380,7 +383,7 @@ fn report(measured: &mut Measured, percent: f64) -> f64 {
     })
 }
 
-/// One line of the second table.
+/// Prints one line of the second table.
 fn many(apps: usize, calls: usize) {
     let mut loose = fill(apps, calls, Loose::of_apps, Loose::call);
     let mut joined = fill(apps, calls, Joined::of_apps, Joined::call);

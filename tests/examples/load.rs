@@ -3,14 +3,14 @@
 //! Each load is run in ten parts. For each part the mean time of an operation is printed, and the memory of the process after the first and
 //! the last part. The program fails if an operation takes more than twice as long in the second half as in the first, by the medians of
 //! these means. It also fails if the memory grows by more than 2 MiB from the end of the first part to the end of the last. The memory is
-//! not checked for calls that are left in flight and then answered, since each needs memory, nor if the system does not provide it.
+//! not checked for calls that are left in flight and then answered, since each needs memory, nor on a system without `/proc`.
 
 use std::time::Instant as Clock;
 
 use protocol_core::{CallTimeouts, Event, Instant, Invoke, Json, Lane, Op, Progress, RateWindow, Reply, Session, ToolOutput};
 use testkit::config::{client_config, server_config};
 
-/// The memory of the process in KiB; 0 if the system does not provide it.
+/// The resident memory of the process in KiB; 0 on a system without `/proc`.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
@@ -50,7 +50,7 @@ fn call() -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(r#"{"name":"work","arguments":{"steps":3}}"#).expect("JSON"))
 }
 
-/// The number of KiB by which the memory may grow from the end of the first part of a load to the end of the last, if the load has constant
+/// The number of KiB by which the memory may grow from the end of the first part to the end of the last, under a load that needs constant
 /// memory.
 const GROWS: u64 = 2048;
 
@@ -100,7 +100,7 @@ fn in_flight(count: u64) {
         }
     }
     assert_eq!(requests.len() as u64, count);
-    // The oldest, the newest, and those between them.
+    // In turns the oldest and the newest of those that are left.
     measure("calls in flight answered", count, false, |number| {
         let last = requests.len() as u64 - 1;
         let place = if number % 2 == 0 { number / 2 } else { last - number / 2 };

@@ -4,8 +4,8 @@
 //! cargo run --release -p tests --example payloads -- result-read 65536 9
 //! ```
 //!
-//! makes nine calls, after four others, and prints the mean number of page faults of a call; with the feature `count`, the mean number of
-//! bytes that a call allocates.
+//! This makes four calls that are not counted and then nine others, and prints the mean number of page faults of one of the nine. With the
+//! feature `count`, it prints the mean number of bytes that a call allocates.
 
 use std::env;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use programs::adapter::Adapter as _;
 use programs::tokio::Tokio;
 use tests::speed::payload::{Payload, Payloads};
 
-/// The number of calls before counting starts, after which a connection has allocated all the memory that it keeps.
+/// The number of calls that are made before counting starts. After them a connection has allocated all the memory that it keeps.
 const BEFORE: u32 = 4;
 
 fn main() -> ExitCode {
@@ -35,7 +35,7 @@ fn usage() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Makes `turns` calls on a connection of their own, after those that are not counted, and returns their page faults.
+/// Makes `turns` calls on a connection of their own, after [`BEFORE`] others, and returns the number of their page faults.
 fn run(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
     Tokio::run(Some(1), |adapter| async move {
         let payloads = Payloads::connect(&adapter).await;
@@ -50,10 +50,10 @@ fn run(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
     })
 }
 
-/// The page faults of this process so far.
+/// The number of minor page faults of this process so far.
 fn faults() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The fields after the name, which may contain spaces.
+    // The fields are counted after the name of the program, which may contain spaces.
     stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(7)?.parse().ok()).unwrap_or_default()
 }
 

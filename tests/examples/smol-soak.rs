@@ -1,4 +1,5 @@
-//! Load over HTTP on smol that must leave nothing behind: `cargo run --release -p tests --example smol-soak`. `--help` lists its flags.
+//! Load over HTTP on smol, after which a server must have released everything: `cargo run --release -p tests --example smol-soak`. `--help`
+//! lists its flags.
 
 #[global_allocator]
 static HEAP: tests::soak::Heap = tests::soak::Heap::new(std::alloc::System, usize::MAX);

@@ -1,4 +1,5 @@
-//! Load over HTTP on tokio that must leave nothing behind: `cargo run --release -p tests --example soak`. `--help` lists its flags.
+//! Load over HTTP on tokio, after which a server must have released everything: `cargo run --release -p tests --example soak`. `--help`
+//! lists its flags.
 
 #[global_allocator]
 static HEAP: tests::soak::Heap = tests::soak::Heap::new(std::alloc::System, usize::MAX);
