@@ -37,7 +37,7 @@ pub struct ReceivedFrame {
 /// The far end of a leg.
 #[derive(Debug, Default)]
 struct Peer {
-    /// The session of the peer; if `None`, the test sends the frames.
+    /// The session of the peer; if `None`, the test writes the frames of the peer.
     end: Option<Box<Scripted>>,
     /// The frames that the peer has sent and the bridge has not read yet.
     unread_frames: VecDeque<String>,
@@ -63,7 +63,7 @@ pub struct ConnectedApp {
 pub struct Rig {
     /// The bridge.
     pub bridge: Bridge,
-    /// The `now` of method calls.
+    /// The current virtual time, which methods of the bridge and of the sessions get.
     pub now: Instant,
     /// The apps, in the order in which they were dialled.
     pub apps: Vec<ConnectedApp>,
@@ -71,7 +71,7 @@ pub struct Rig {
     pub trace: Vec<String>,
     /// The events that no test has taken yet.
     pub untaken_events: Vec<BridgeEvent>,
-    /// A fault, if a test has to notice it. `None` by default.
+    /// A fault that a test must detect. `None` by default.
     pub fault: Option<GatewayFault>,
     agent: Peer,
     claims: u64,
@@ -94,7 +94,7 @@ pub fn app_config(id: &str) -> Config {
 }
 
 impl Rig {
-    /// A bridge whose agent has made its handshake and supports every input request. The test sends the frames of the agent.
+    /// A bridge whose agent has made its handshake and supports every input request. The test writes the frames of the agent.
     #[must_use]
     pub fn new() -> Self {
         Self::with(config())
@@ -401,21 +401,21 @@ impl Rig {
 
     // ---- Apps ----
 
-    /// Connects an app whose frames the test sends.
+    /// Connects an app whose frames the test writes. Returns its place in [`Self::apps`].
     #[track_caller]
     pub fn dial(&mut self) -> usize {
         let channel = self.bridge.open(self.now).expect("a channel");
         self.seat(channel, None)
     }
 
-    /// Connects an app with a session of its own, which sends its hello at once.
+    /// Connects an app with a session of its own, which sends its hello at once. Returns its place in [`Self::apps`].
     #[track_caller]
     pub fn dial_session(&mut self, config: Config) -> usize {
         let channel = self.bridge.open(self.now).expect("a channel");
         self.seat(channel, Some(config))
     }
 
-    /// Passes the bridge a channel to an app, after the bridge has asked for one by the event [`BridgeEvent::ClaimWanted`].
+    /// Passes to the bridge a channel to an app whose claim it has requested by the event [`BridgeEvent::ClaimWanted`].
     ///
     /// # Errors
     /// Those of the bridge.
@@ -426,7 +426,7 @@ impl Rig {
         app
     }
 
-    /// Adds an app at the far end of an open channel. Without a configuration the test sends its frames.
+    /// Adds an app at the far end of an open channel. Without a configuration the test writes the frames of the app.
     pub fn seat(&mut self, channel: ChannelId, config: Option<Config>) -> usize {
         let now = self.now;
         let end = config.map(|config| Box::new(Scripted::since(config, now)));
@@ -463,7 +463,7 @@ impl Rig {
         app
     }
 
-    /// Connects and claims an app whose frames the test sends. The resulting frames and events are dropped.
+    /// Connects and claims an app whose frames the test writes. The resulting frames and events are dropped.
     #[track_caller]
     pub fn join(&mut self, id: &str) -> usize {
         self.join_with(id, ACTIONS, RESOURCES)
@@ -551,12 +551,12 @@ impl Rig {
 
     // ---- The owner ----
 
-    /// Takes the events.
+    /// Takes the events of the bridge.
     pub fn events(&mut self) -> Vec<BridgeEvent> {
         std::mem::take(&mut self.untaken_events)
     }
 
-    /// The one claim for which the owner is asked to dial; the other events are dropped.
+    /// The one claim for which the bridge has requested a channel from its owner; the other events are dropped.
     #[track_caller]
     pub fn wanted(&mut self) -> (ClaimId, ClaimCode) {
         let events = self.events();
@@ -583,7 +583,7 @@ impl Rig {
         self
     }
 
-    /// The statistics of the session of a leg; all zero if the bridge has none any more.
+    /// The statistics of the session of a leg; all zero if the bridge no longer has that session.
     #[track_caller]
     pub fn stats(&self, leg: Leg) -> Stats {
         self.bridge.stats(leg).unwrap_or_default()
@@ -746,7 +746,7 @@ pub fn resume(app: &str, session_id: &str, resume_token: &str) -> String {
     request(1, "tesseron/resume", &manifest(app, ACTIONS, RESOURCES, &credentials))
 }
 
-/// The parameters of a hello or a resume.
+/// The parameters of a hello or a resume. `credentials` are the members that only a resume has, each with a comma after it.
 #[must_use]
 pub fn manifest(app: &str, actions: &str, resources: &str, credentials: &str) -> String {
     let name = app.to_uppercase();
@@ -755,7 +755,7 @@ pub fn manifest(app: &str, actions: &str, resources: &str, credentials: &str) ->
     )
 }
 
-/// The claim of an app to which the gateway has connected with its code.
+/// The claim of an app to which the gateway has connected with the app's code.
 #[must_use]
 pub fn bound(code: &str, session_id: &str, token: &str) -> BoundDial {
     BoundDial {
