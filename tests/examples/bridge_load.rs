@@ -49,7 +49,7 @@ fn served(callee: &mut Session) -> InboundId {
     }
 }
 
-/// Two sessions, joined.
+/// Two sessions, each of which gets the frames of the other.
 struct Bare {
     caller: Session,
     callee: Session,

@@ -316,7 +316,7 @@ fn a_response_without_end_floods() {
 }
 
 #[test]
-fn a_run_without_a_server_cannot_begin() {
+fn a_run_without_a_server_or_with_an_unknown_scenario_cannot_begin() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
     drop(listener);
