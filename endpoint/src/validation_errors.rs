@@ -4,7 +4,8 @@ use core::fmt::{Display, Write};
 
 /// The maximum number of errors that are named; the others are only counted.
 const MAX_NAMED: usize = 5;
-/// The maximum number of characters of the text of one error, without its pointer. The text contains the value, so it can be long.
+/// The maximum number of characters of the pointer of an error, and of its text. Both can be long: the pointer has keys of the caller, and the
+/// text contains the value.
 const MAX_CHARACTERS: usize = 240;
 
 /// Collects validation errors.
@@ -25,8 +26,7 @@ impl ValidationErrors {
             self.text.push_str("; ");
         }
         let begin = self.text.len();
-        // Writing to a String cannot fail.
-        let _ = write!(self.text, "{pointer}");
+        push_cut(&mut self.text, &pointer.to_string());
         if self.text.len() > begin {
             self.text.push_str(": ");
         }
@@ -50,7 +50,7 @@ impl ValidationErrors {
 fn push_cut(out: &mut String, text: &str) {
     match text.char_indices().nth(MAX_CHARACTERS) {
         None => out.push_str(text),
-        // Shortened in the middle, where the value is, since the end of the text names the error.
+        // Shortened in the middle, since the end names the error, and that of a pointer the innermost value.
         Some(_) => {
             let head: String = text.chars().take(MAX_CHARACTERS / 2).collect();
             let skip = text.chars().count().saturating_sub(MAX_CHARACTERS / 2);

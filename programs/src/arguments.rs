@@ -242,7 +242,7 @@ struct CallLine {
     /// Add a header to each request, as in 'Authorization: Bearer TOKEN'; may be repeated.
     #[arg(long, value_name = "HEADER", requires = "url", value_parser = header)]
     header: Vec<(String, String)>,
-    /// Use the revisions of MCP with a handshake (legacy), those without (modern), or what the server prefers (auto).
+    /// Use the revisions of MCP with a handshake (legacy), those without (modern), or modern if the server has it, else legacy (auto).
     #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto")]
     era: Era,
     /// Give up if the server has not started and made its handshake within S seconds [default: 60 if call starts

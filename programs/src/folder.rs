@@ -1,6 +1,6 @@
 //! Saves the parts of a result that are not text.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,11 @@ impl Folder {
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(mut file) => {
                     let written = file.write_all(&bytes).and_then(|()| file.flush());
-                    return written.map(|()| path).map_err(|error| error.to_string());
+                    return written.map(|()| path.clone()).map_err(|error| {
+                        // A part of a file is of no use to anybody, and may fill the disk.
+                        let _ = fs::remove_file(&path);
+                        format!("{}: {error}", path.display())
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(format!("{}: {error}", path.display())),

@@ -29,8 +29,6 @@ pub struct SharedBridge {
 
 struct State {
     bridge: Bridge,
-    /// The time of the last verb.
-    now: Instant,
     drivers: BTreeMap<Leg, DriverSlot>,
     /// The leg whose own driver runs the current verb. This driver is not woken, since it reads the whole state before it waits.
     driving: Option<Leg>,
@@ -51,8 +49,7 @@ impl State {
 
     /// Begins a verb. `driving` is the leg whose driver runs the verb, if any. It replaces the value that an earlier verb has left if that
     /// verb panicked.
-    fn begin(&mut self, now: Instant, driving: Option<Leg>) {
-        self.now = self.now.max(now);
+    fn begin(&mut self, driving: Option<Leg>) {
         self.driving = driving;
     }
 
@@ -124,7 +121,7 @@ impl SharedBridge {
     pub fn new(config: BridgeConfig, random: Random, runtime: Arc<dyn Runtime>) -> Self {
         let now = runtime.now();
         let bridge = Bridge::new(config, random, now);
-        let state = State { bridge, now, drivers: BTreeMap::new(), driving: None, owner: None };
+        let state = State { bridge, drivers: BTreeMap::new(), driving: None, owner: None };
         Self { engine: Arc::new(Engine::new(state, runtime)) }
     }
 
@@ -143,8 +140,8 @@ impl SharedBridge {
         let mut kept = None;
         poll_fn(|cx| {
             kept = spare(kept.take(), cx.waker());
-            let event = self.engine.verb(|state, now, _| {
-                state.begin(now, None);
+            let event = self.engine.verb(|state, _, _| {
+                state.begin(None);
                 // The waker is stored first, so that an event of this verb wakes the task.
                 park(&mut state.owner, cx.waker(), &mut kept);
                 state.bridge.poll_event()
@@ -156,7 +153,7 @@ impl SharedBridge {
 
     fn verb<T>(&self, verb: impl FnOnce(&mut Bridge, Instant) -> T) -> T {
         self.engine.verb(|state, now, _| {
-            state.begin(now, None);
+            state.begin(None);
             verb(&mut state.bridge, now)
         })
     }
@@ -221,8 +218,8 @@ pub struct BridgeLeg {
 impl BridgeLeg {
     /// A verb of the leg's own driver.
     fn driven<T>(&self, now: Instant, verb: impl FnOnce(&mut State) -> T) -> T {
-        self.engine.verb_at(now, |state, now, _| {
-            state.begin(now, Some(self.leg));
+        self.engine.verb_at(now, |state, _, _| {
+            state.begin(Some(self.leg));
             verb(state)
         })
     }
@@ -345,7 +342,7 @@ impl LaneMachine for BridgeLeg {
 impl Drop for BridgeLeg {
     fn drop(&mut self) {
         let before = self.engine.verb(|state, now, _| {
-            state.begin(now, Some(self.leg));
+            state.begin(Some(self.leg));
             state.bridge.handle_end(self.leg, TransportEnd::Failed, now);
             state.drivers.remove(&self.leg)
         });

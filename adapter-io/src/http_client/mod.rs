@@ -127,13 +127,7 @@ pub fn http_client<C: HttpConnector>(
         failure: None,
         last_loss: String::new(),
     };
-    let closed = peer.clone();
-    let driven = async move {
-        let end = poll_fn(|cx| driver.poll(cx)).await;
-        drop(driver);
-        closed.closed().await;
-        end
-    };
+    let driven = async move { poll_fn(|cx| driver.poll(cx)).await };
     Ok((peer, driven))
 }
 

@@ -29,8 +29,8 @@ struct Subscription {
 }
 
 impl Subscriptions {
-    /// Adds a subscription to `uri`. Its default name is the URI. Fails if a subscription with the given name is active, or if there are
-    /// `max` subscriptions already.
+    /// Adds a subscription to `uri`. Its default name is the URI, and a subscription without a given name replaces an earlier one of its
+    /// name. Fails if a subscription with the given name is active, or if there are `max` others already.
     pub(crate) fn subscribe(&mut self, name: Option<Text>, uri: Text, max: usize) -> Result<(), RpcError> {
         if let Some(name) = &name
             && self.0.get(name).is_some_and(|subscription| !subscription.is_carried)
@@ -39,7 +39,7 @@ impl Subscriptions {
         }
         let name = name.unwrap_or_else(|| uri.clone());
         self.0.retain(|key, subscription| !subscription.is_carried || (*key != name && subscription.uri != uri));
-        if self.0.len() >= max {
+        if self.0.len() >= max && !self.0.contains_key(&name) {
             return Err(RpcError::fixed(RpcError::INTERNAL, "too many subscriptions"));
         }
         self.0.insert(name, Subscription { uri, is_carried: false });

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{harness, json as text, run, service, value};
 use crate::testing::Harness;
 use crate::{Context, Tool, ToolError};
-use protocol_core::dialect::{Content, Op, Reply, ToolOutput};
+use protocol_core::dialect::{Content, Op, ToolOutput};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 
@@ -383,10 +383,8 @@ fn a_run_whose_handler_never_ends_has_no_end_time() {
 }
 
 #[test]
-fn a_reply_that_a_handler_writes_itself_reaches_the_caller_unchanged() {
-    // The harness returns the JSON of the reply byte for byte.
-    let raw = Reply::Tool(ToolOutput::structured(json_of("{\"a\":[1.50,\"\\u00e9\"]}")));
-    let Reply::Tool(output) = raw else { return };
+fn structured_content_that_is_given_as_json_reaches_the_caller_byte_for_byte() {
+    let output = ToolOutput::structured(json_of("{\"a\":[1.50,\"\\u00e9\"]}"));
     let run = run(Tool::with_output("raw", move |_: Context, (): ()| core::future::ready(Ok(output.clone()))));
     assert_eq!(run.structured().unwrap().as_str(), "{\"a\":[1.50,\"\\u00e9\"]}");
 }

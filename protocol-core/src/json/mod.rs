@@ -105,7 +105,7 @@ impl Json {
         self.0.first() == Some(&b'{')
     }
 
-    /// The array of `items`.
+    /// The array of `items`. It is nested one deeper than its deepest item, which this method does not check.
     #[must_use]
     pub fn array(items: impl Iterator<Item = Self>) -> Self {
         let mut out = Vec::from(*b"[");
