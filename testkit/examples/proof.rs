@@ -90,7 +90,7 @@ fn worlds(until: Clock, first: u64) {
             }
             world.settle();
             if seed % 4 > 1 {
-                // Calls need a claim on Tesseron. The claim does nothing on MCP.
+                // Operation 32 is the claim, which calls need on Tesseron. It does nothing on MCP.
                 world.run_until(Instant::from_millis(10));
                 world.apply([32, 0, 0, 0]);
             }
@@ -124,8 +124,8 @@ fn add_subscriptions(recording: &mut Recording) {
     recording.operations = all;
 }
 
-/// The rows of `docs/transitions`: the machine, the state, the input. The rows of ended calls (`gone`) are left out, since no case counts
-/// them.
+/// The rows of `docs/transitions`: the table, the state, the input. The rows of ended calls (`gone`) are left out, since
+/// [`Coverage`](testkit::Coverage) does not count them.
 fn rows() -> BTreeSet<[String; 3]> {
     let mut all = BTreeSet::new();
     const FILES: [(&str, &str); 6] = [
@@ -136,22 +136,22 @@ fn rows() -> BTreeSet<[String; 3]> {
         ("serve-stateless", "serve-stateless"),
         ("listen", "listen"),
     ];
-    for (file, machine) in FILES {
+    for (file, table) in FILES {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/transitions/{file}.txt"));
-        let table = fs::read_to_string(path).expect("a table of transitions");
-        for line in table.lines().skip_while(|line| !line.starts_with("state ")).skip(1) {
+        let text = fs::read_to_string(path).expect("a table of transitions");
+        for line in text.lines().skip_while(|line| !line.starts_with("state ")).skip(1) {
             let mut cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
             if let (Some(state), Some(input)) = (cells.next(), cells.next())
                 && state != "gone"
             {
-                all.insert([machine, state, input].map(str::to_owned));
+                all.insert([table, state, input].map(str::to_owned));
             }
         }
     }
     all
 }
 
-/// Runs searches with growing bounds. No search but the first begins after `until`.
+/// Runs searches with growing bounds. The first search always runs; no other begins after `until`.
 fn searches(until: Clock) {
     type Ends = fn() -> (Config, Config);
     const NOTHING: Bounds = Bounds {
@@ -190,7 +190,8 @@ fn searches(until: Clock) {
     ];
     // One search of each kind in turn, so that a short run has all kinds.
     let with_handshake = HANDSHAKE.map(|bounds| [(configs as Ends, bounds), (tesseron_configs, bounds)]);
-    let all: Vec<_> = with_handshake.into_iter().zip(STATELESS).flat_map(|([mcp, tesseron], new)| [mcp, tesseron, new]).collect();
+    let all: Vec<_> =
+        with_handshake.into_iter().zip(STATELESS).flat_map(|([mcp, tesseron], stateless)| [mcp, tesseron, stateless]).collect();
     let (mut states, mut steps, mut done) = (0, 0, 0);
     for (configs, bounds) in &all {
         if Clock::now() >= until && done > 0 {

@@ -184,7 +184,9 @@ static MADE: AtomicUsize = AtomicUsize::new(0);
 pub struct Broken {
     session: Session,
     fault: Fault,
+    /// Frames that the fault adds or repeats.
     frames: VecDeque<Transmit>,
+    /// Events that the fault repeats.
     events: VecDeque<Event>,
     /// `false` from the last [`Subject::session_mut`] to the next [`Subject::handle_timeout`].
     released: bool,
@@ -246,13 +248,13 @@ impl Broken {
     }
 }
 
-/// The answer to a request.
+/// An empty result for a request.
 fn answer(request: &str) -> Option<String> {
     let request: serde_json::Value = serde_json::from_str(request).ok()?;
     Some(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request.get("id")?))
 }
 
-/// A notice of the subscription that a result ends.
+/// A notice of the subscription that is ended by `result`.
 fn notice_after(result: &str) -> Option<String> {
     const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
     let frame: serde_json::Value = serde_json::from_str(result).ok()?;
@@ -292,8 +294,8 @@ impl Subject for Broken {
                 return self.session.handle_frame(other.into(), lane, now);
             }
             Fault::RewritesResults if [r#""result":{"content""#, r#""output":{"#].iter().any(|result| text.contains(result)) => {
-                let anew: Option<serde_json::Value> = serde_json::from_str(text).ok();
-                return self.session.handle_frame(anew.map_or(frame, |anew| anew.to_string().into()), lane, now);
+                let parsed: Option<serde_json::Value> = serde_json::from_str(text).ok();
+                return self.session.handle_frame(parsed.map_or(frame, |parsed| parsed.to_string().into()), lane, now);
             }
             Fault::NotifiesOnEachFrame if self.session.is_ready() => {
                 let more = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/x"}"#);
@@ -346,8 +348,8 @@ impl Subject for Broken {
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
-        if let Some(again) = self.frames.pop_front() {
-            return Some(again);
+        if let Some(extra) = self.frames.pop_front() {
+            return Some(extra);
         }
         if self.fault == Fault::DelaysOutput && !self.released {
             return None;
@@ -390,8 +392,8 @@ impl Subject for Broken {
     fn poll_event(&mut self) -> Option<Event> {
         let mut event = self.events.pop_front().or_else(|| self.session.poll_event())?;
         if let (Event::Request { caller, .. }, Fault::MixesCallers) = (&mut event, self.fault) {
-            let newest = self.caller.replace(caller.clone());
-            *caller = newest.unwrap_or_else(|| caller.clone());
+            let previous = self.caller.replace(caller.clone());
+            *caller = previous.unwrap_or_else(|| caller.clone());
         }
         match (&event, self.fault) {
             (Event::InputRequested { .. }, Fault::ExceedsDepth) => {

@@ -29,8 +29,8 @@ impl std::error::Error for Vacuous {}
 
 /// A number of cases. None of them may panic, and their coverage is checked together.
 ///
-/// A single case is not checked for coverage: a case that cancels nothing would fail although nothing is wrong, and so would an empty case,
-/// at which the shrinking of any failing case would end.
+/// The coverage of a single case is not checked. A case that cancels nothing would fail although nothing is wrong. So would an empty case,
+/// and the shrinking of any failing case would end there.
 ///
 /// ```
 /// use testkit::{Campaign, Happening, World, config};
@@ -59,7 +59,7 @@ impl Campaign {
         Self { required: required.to_vec(), coverage: Coverage::default(), cases: 0 }
     }
 
-    /// Runs one case for each seed, with a recording of `operations` random operations, and adds the coverage that it returns.
+    /// Runs one case for each seed, with a recording of `operations` random operations, and adds the coverage that the case returns.
     ///
     /// # Panics
     /// If a case panics. The message ends with the recording in one line, for [`Self::again`].
@@ -72,7 +72,7 @@ impl Campaign {
     /// Runs one case again, from the line that its failure has printed: `again("seed 7 operations 00010203", ..)`.
     ///
     /// # Panics
-    /// As [`Self::run`], and if `line` is no recording.
+    /// As [`Self::run`], and if `line` is not a recording.
     pub fn again(&mut self, line: &str, case: impl FnOnce(&Recording) -> Coverage) {
         self.case(&line.parse().unwrap_or_else(|error| panic!("{error}: {line}")), case);
     }

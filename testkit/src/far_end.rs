@@ -69,6 +69,7 @@ pub struct FarEnd {
     next_action: Instant,
     now: Instant,
     is_caller: bool,
+    /// `true` once this end has ended the link to the loop.
     hung_up: bool,
     /// `true` if the loop has read or sent something in this turn.
     was_active: bool,
@@ -89,10 +90,10 @@ struct Streams {
     /// `true` once the end of the direction from the loop was passed to the session.
     has_seen_end: bool,
     /// `true` if the direction to the loop must end once the encoder is empty.
-    has_ended: bool,
+    must_end: bool,
 }
 
-/// The number of bytes that a stream holds in flight, which is less than most frames have.
+/// The number of bytes that a stream holds in flight, which is less than the length of most frames.
 const STREAM: usize = 96;
 /// The maximum number of turns of a loop at one instant.
 const TURNS: usize = 1_000;
@@ -112,8 +113,8 @@ impl FarEnd {
         Self::with_links(config, Links::Messages(Box::new(links)), seed)
     }
 
-    /// An end like that of [`new`](Self::new) for a loop that makes frames of bytes itself: [`write`](Self::write), [`read`](Self::read).
-    /// The frames are lines, as on stdin and stdout. A stream holds 96 bytes in flight, so that long frames are written in pieces.
+    /// An end like that of [`new`](Self::new) for a loop that writes and reads bytes: [`write`](Self::write), [`read`](Self::read). The
+    /// frames are lines, as on stdin and stdout. A stream holds 96 bytes in flight, so that long frames are written in pieces.
     #[must_use]
     pub fn bytes(config: Config, faults: Faults, seed: u64) -> Self {
         let streams = [seed, !seed].map(|seed| {
@@ -122,7 +123,7 @@ impl FarEnd {
             stream
         });
         let (decoder, encoder) = (LineDecoder::new(1 << 20), LineEncoder::new());
-        let streams = Streams { streams, decoder, encoder, has_seen_end: false, has_ended: false };
+        let streams = Streams { streams, decoder, encoder, has_seen_end: false, must_end: false };
         Self::with_links(config, Links::Bytes(Box::new(streams)), seed)
     }
 
@@ -155,10 +156,10 @@ impl FarEnd {
         }
     }
 
-    /// Takes a frame of the loop. While the link stalls, the frame waits on it.
+    /// Takes a frame of the loop. If the link stalls, it delivers the frame after the stall.
     ///
     /// # Panics
-    /// If this is an end for [`bytes`](Self::bytes).
+    /// If this end is one for bytes ([`bytes`](Self::bytes)).
     pub fn send(&mut self, frame: &Bytes, now: Instant) {
         self.was_active = true;
         let Links::Messages(links) = &mut self.links else { panic!("this far end takes bytes: `write`") };
@@ -168,7 +169,7 @@ impl FarEnd {
     /// Takes some of these bytes of the loop, and returns their number. Zero means that the link is full, stalls or has ended.
     ///
     /// # Panics
-    /// If this is an end for messages ([`new`](Self::new)).
+    /// If this end is one for messages ([`new`](Self::new)).
     pub fn write(&mut self, bytes: &[u8], now: Instant) -> usize {
         let Links::Bytes(link) = &mut self.links else { panic!("this far end takes messages: `send`") };
         let taken = link.streams[0].write(bytes, now).unwrap_or_default();
@@ -187,7 +188,7 @@ impl FarEnd {
     /// Takes a frame for the loop that has arrived by `now`, or the end of the link.
     ///
     /// # Panics
-    /// If this is an end for [`bytes`](Self::bytes).
+    /// If this end is one for bytes ([`bytes`](Self::bytes)).
     pub fn receive(&mut self, now: Instant) -> Option<Arrival> {
         self.act(now);
         let Links::Messages(links) = &mut self.links else { panic!("this far end sends bytes: `read`") };
@@ -199,7 +200,7 @@ impl FarEnd {
     /// Takes bytes for the loop that have arrived by `now`, or the end of the link, which is returned again each time.
     ///
     /// # Panics
-    /// If this is an end for messages ([`new`](Self::new)).
+    /// If this end is one for messages ([`new`](Self::new)).
     pub fn read(&mut self, now: Instant) -> Read {
         self.act(now);
         let Links::Bytes(bytes) = &mut self.links else { panic!("this far end sends messages: `receive`") };
@@ -226,8 +227,8 @@ impl FarEnd {
         self.session.coverage()
     }
 
-    /// Runs a loop in virtual time: calls `turn` at each instant at which something happens, until nothing remains to happen. `turn` does
-    /// all work of that instant, and returns the next deadline of the loop. It is called again at the same instant if it has read or sent
+    /// Runs a loop in virtual time: calls `turn` at each instant at which something happens, until nothing more can happen. `turn` does all
+    /// work of that instant, and returns the next deadline of the loop. It is called again at the same instant if it has read or sent
     /// anything, or if its deadline is not in the future.
     ///
     /// # Panics
@@ -249,7 +250,7 @@ impl FarEnd {
         panic!("the loop does not come to an end: it goes on after {INSTANTS} instants, at {}", self.now);
     }
 
-    /// Runs this end at `now`.
+    /// Does all that this end has to do at `now`: handles frames and deadlines, takes a random action if one is due, and sends frames.
     fn act(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while self.session.wants_input(Lane::CHANNEL)
@@ -271,14 +272,15 @@ impl FarEnd {
         self.poll(now);
     }
 
+    /// Takes a random action, or closes the session after the last one.
     fn choose(&mut self, now: Instant) {
         if self.actions == 0 {
             self.session.close(Close::Graceful { grace: Duration::from_secs(1) }, now);
             return;
         }
         self.actions -= 1;
-        let serve = self.rng.pick(&self.session.ids.inbound_calls);
-        match (self.rng.below(8), serve) {
+        let inbound = self.rng.pick(&self.session.ids.inbound_calls);
+        match (self.rng.below(8), inbound) {
             (0..4, _) if self.is_caller => {
                 let call = Invoke::call_tool("t", json(ODD));
                 let _ = self.session.invoke(call, now);
@@ -330,7 +332,6 @@ impl FarEnd {
     }
 }
 
-/// The use of the links by the far end.
 impl Links {
     /// The next frame of the loop, or the end of its direction.
     fn arrival(&mut self, now: Instant) -> Option<Arrival> {
@@ -360,14 +361,14 @@ impl Links {
     fn end(&mut self, now: Instant) {
         match self {
             Self::Messages(links) => links[1].end(TransportEnd::Eof, now),
-            Self::Bytes(link) => link.has_ended = true,
+            Self::Bytes(link) => link.must_end = true,
         }
     }
 
-    /// Writes as much as the stream to the loop takes.
+    /// Writes as much as the stream to the loop takes, and ends it after the last byte if it must end.
     fn flush(&mut self, now: Instant) {
         let Self::Bytes(link) = self else { return };
-        let Streams { streams, encoder, has_ended, .. } = &mut **link;
+        let Streams { streams, encoder, must_end, .. } = &mut **link;
         while encoder.has_remaining() {
             match streams[1].write(encoder.chunk(), now) {
                 Ok(0) => return,
@@ -375,7 +376,7 @@ impl Links {
                 Err(LinkBroken) => return,
             }
         }
-        if *has_ended {
+        if *must_end {
             streams[1].finish(TransportEnd::Eof, now);
         }
     }

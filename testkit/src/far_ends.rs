@@ -5,9 +5,9 @@ use protocol_core::{Config, Instant};
 
 use crate::{Scripted, carry};
 
-/// A gateway between two sessions, one on each leg.
+/// A gateway with two legs.
 pub trait Relay {
-    /// A leg of the gateway. [`Watched`](crate::Watched) sessions have their guarantees checked.
+    /// A leg of the gateway. If it is a [`Watched`](crate::Watched) session, its guarantees are checked.
     type Leg: Machine;
 
     /// The legs: to the agent or client, and to the app or server.
@@ -19,7 +19,7 @@ pub trait Relay {
 
 /// The two far ends of a gateway under test: the caller and the callee. The guarantees of both are checked, too.
 ///
-/// The manual of the crate has an example, "A gateway between protocols".
+/// The documentation of the crate has an example, "A gateway between protocols".
 #[derive(Debug)]
 pub struct FarEnds {
     /// The client or agent.
@@ -28,8 +28,8 @@ pub struct FarEnds {
     pub app: Scripted,
 }
 
-/// The number of times that frames may pass at one instant. More count as a livelock.
-const ROUNDS: usize = 10_000;
+/// The maximum number of times that frames pass at one instant. More are a livelock.
+const PASSES: usize = 10_000;
 
 impl FarEnds {
     /// New ends, which have exchanged no frames with the gateway yet.
@@ -38,13 +38,13 @@ impl FarEnds {
         Self { agent: Scripted::new(agent), app: Scripted::new(app) }
     }
 
-    /// Passes frames between the ends and the legs of the gateway, and lets the gateway relay, until nothing moves. The events of the ends
-    /// stay for the test.
+    /// Passes frames between the ends and the legs of the gateway, and lets the gateway relay, until there are no more frames. The test
+    /// polls the events of the ends.
     ///
     /// # Panics
     /// If that never ends, or if a session does not take input because its events are not polled.
     pub fn pass(&mut self, gateway: &mut impl Relay, now: Instant) -> &mut Self {
-        for _ in 0..ROUNDS {
+        for _ in 0..PASSES {
             let [agent, app] = gateway.legs();
             let has_moved = carry(&mut self.agent.session, agent, now) | carry(&mut self.app.session, app, now);
             gateway.relay(now);

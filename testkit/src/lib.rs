@@ -6,23 +6,23 @@
 //! | [`Pair`] | two sessions on a perfect connection |
 //! | [`World`] | two sessions over links with faults, and operations drawn from a seed |
 //! | [`world::Crowd`] | any number of clients of one server, of any eras, each with links of its own |
-//! | [`FarEnd`] | the transport of a loop under test: links with faults, and a peer at their other end |
+//! | [`FarEnd`] | the transport of an event loop under test: links with faults, and a peer at their other end |
 //! | [`FarEnds`] | the two peers of a gateway under test |
-//! | [`link`] | the links without the sessions: latency, loss, repetition, order, damage, splits, stalls |
+//! | [`link`] | the links without the sessions: latency, loss, repetition, reordering, damage, splits, stalls |
 //! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
-//! | [`Leg`] | checks one leg of a machine that wraps sessions, for the guarantees that its frames show |
-//! | [`judge`] | the checks of the guarantees G1 to G16 of [`Session`](protocol_core::Session), by name |
-//! | [`Campaign`] | counts the happenings in many cases, and fails if a required one is missing |
+//! | [`Leg`] | a check of one leg of a machine that wraps sessions, by the frames of the leg |
+//! | [`judge`] | the checks of the guarantees G1 to G16 of [`Session`](protocol_core::Session) |
+//! | [`Campaign`] | many cases that together must exercise each required [`Happening`] |
 //! | [`explore`] | a search of all states of a machine of yours, or of two sessions |
-//! | [`broken`] | sessions with one fault each, to prove that a test fails |
-//! | `strategies`, `fuzz` | inputs for proptest and for fuzzers, by the features `proptest` and `arbitrary` |
+//! | [`broken`] | sessions with one fault each, to prove that a test detects faults |
+//! | `strategies`, `fuzz` | inputs for proptest and for fuzzers, with the features `proptest` and `arbitrary` |
 //!
-//! Everything is a pure function of its seed and its arguments. When a case of a campaign fails, one line is printed; [`Campaign::again`]
-//! takes it, and runs that case again.
+//! Everything is a pure function of its seed and its arguments. A case of a campaign that fails prints one line, with which
+//! [`Campaign::again`] runs that case again.
 //!
 //! # A loop of your own
 //!
-//! Your loop uses a [`FarEnd`] as its transport. If your loop names the type of its session only once, [`Watched`] can replace that type:
+//! Your event loop uses a [`FarEnd`] as its transport. If it names the type of its session only once, [`Watched`] can replace that type:
 //! `use testkit::Watched as Session`.
 //!
 //! ```
@@ -156,7 +156,7 @@
 //! # }
 //!
 //! let now = Instant::ZERO;
-//! let mut gateway = own::Gateway::new(now); // It implements `Relay`: its legs, and one step of its work.
+//! let mut gateway = own::Gateway::new(now); // It implements `Relay`.
 //! let mut ends = FarEnds::new(config::client_config(), config::app_config());
 //! ends.pass(&mut gateway, now);
 //! gateway.app.claim(config::agent(), config::agent_capabilities(), 1, now)?;

@@ -2,7 +2,8 @@
 //!
 //! [`explore`] searches a machine of yours: anything that wraps sessions, such as a gateway with its two legs. Implement [`Explored`] for
 //! it, with the steps that can happen next. The machine need not be cloneable: a state is rebuilt by taking its steps again from the start.
-//! [`pair`] searches two real sessions with the same algorithm, and leaves out orders of steps that neither end can distinguish.
+//! [`pair`] searches two real sessions with the same algorithm. Of the orders of steps that neither end can distinguish, it can search only
+//! one.
 //!
 //! ```
 //! use protocol_core::{Event, Invoke, OutboundId, Reply, ToolOutput};
@@ -77,7 +78,7 @@ pub trait Explored {
     /// Checks the invariants that must hold when nothing more can happen. Called for each state in which no step is possible.
     ///
     /// # Panics
-    /// If one is violated.
+    /// If an invariant is violated.
     fn check_rest(&self) {}
 }
 
@@ -104,7 +105,7 @@ impl Default for Bounds {
 pub struct Found {
     /// The number of distinct states.
     pub states: usize,
-    /// The number of steps between them.
+    /// The number of steps between these states.
     pub steps: usize,
     /// The number of states without further steps.
     pub rests: usize,
@@ -127,7 +128,7 @@ pub enum Failure<Step> {
     Objection {
         /// The text of the panic.
         what: String,
-        /// The shortest sequence of steps to it.
+        /// The shortest sequence of steps to the violation.
         way: Vec<Step>,
     },
 }
@@ -144,7 +145,7 @@ impl<Step: fmt::Debug> fmt::Display for Failure<Step> {
 
 impl<Step: fmt::Debug> std::error::Error for Failure<Step> {}
 
-/// Searches all states that the machine can reach from `start`, each by the shortest sequence of steps.
+/// Searches all states that the machine can reach from `start`, each by a shortest sequence of steps.
 ///
 /// # Errors
 /// The first violated invariant, with the steps to it; or a failure because a bound is zero, no step is possible from `start`, or there are

@@ -1,8 +1,8 @@
-//! Search through every interleaving of two real sessions within bounds.
+//! A search of all interleavings of two real sessions, within bounds.
 //!
 //! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at once at a state that differs
-//! from the prediction or breaks a guarantee, with the steps to that state. The crate `stateright` was considered, but it needs small,
-//! hashable states. A session is neither small nor hashable, and once its state has a digest, only a queue and a set are left to write.
+//! from the prediction or breaks a guarantee, with the steps to that state. The crate `stateright` needs small, hashable states, and a
+//! session is neither. With digests of the states, the search itself needs only a queue and a set.
 //!
 //! A state of the search consists of the state of each [end](End) and the frames in flight in each direction. The ends meet only through
 //! frames, so the effect of a step depends only on the state of one end and a frame. Each step is tried once for each state of an end, and
@@ -28,7 +28,7 @@ use crate::config::{app_config, gateway_config};
 use crate::config::{client_config, server_config};
 use crate::{ODD, Subject, Watched};
 
-/// The maximum number of each kind of happening on the way from the first state, and the choice of the first state.
+/// The maximum number of steps of each kind from the first state on, and the choice of the first state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// Calls of the client, including calls that it makes to answer a sampling request.
@@ -37,13 +37,13 @@ pub struct Bounds {
     pub changes: u8,
     /// Subscriptions to the changes of tools, which the client makes as calls.
     pub listens: u8,
-    /// Notices that the server publishes, in turn about the tools and about the second resource, which the last notice is about.
+    /// Notices that the server publishes, alternately about the tools and about the second resource. The last notice is about the resource.
     pub notices: u8,
-    /// Progress updates of all calls.
+    /// Progress updates, for all calls together.
     pub updates: u8,
-    /// Sampling requests of all calls.
+    /// Sampling requests, for all calls together.
     pub samples: u8,
-    /// Cancels of all calls.
+    /// Cancels, for all calls together.
     pub cancels: u8,
     /// Deadlines that pass at the client, and at the server.
     pub deadlines: [u8; 2],
@@ -51,11 +51,11 @@ pub struct Bounds {
     pub closes: [u8; 2],
     /// The maximum sum of all of these except `calls`, `changes` and `listens`, at the client and at the server.
     pub events: [u8; 2],
-    /// The first state is the state before the handshake; if `false`, the state after it.
+    /// `true` if the first state is the one before the handshake; `false` if it is the one after the handshake.
     pub opening: bool,
 }
 
-/// A step. The number is the end (0 the client), or the index of a call, subscription or sampling request among those that are open.
+/// A step. Its number is that of the end (0 the client), or the index of a call, subscription or sampling request among the open ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The client makes a call, which may belong to a sampling request.
@@ -90,7 +90,7 @@ pub enum Action {
     Arrive(u8),
 }
 
-/// Configurations whose time limits let deadlines of both ends pass at the same time.
+/// Configurations of a client and a server in which a call has a deadline at both ends.
 #[must_use]
 pub fn configs() -> (Config, Config) {
     timed(client_config(), server_config())
@@ -140,7 +140,7 @@ fn timed(mut client: Config, mut server: Config) -> (Config, Config) {
     server.timeouts.input = None;
     for config in [&mut client, &mut server] {
         config.timeouts.close_grace = Duration::from_millis(5);
-        // Neither end uses an id again, so it need not remember past ids.
+        // Neither end uses an id twice, so the ids of ended requests need not be remembered.
         config.limits.ended_ids = 0;
     }
     (client, server)
@@ -154,7 +154,7 @@ struct End<S> {
     watched: Watched<S>,
     /// Its own clock.
     now: Instant,
-    /// The numbers of happenings that are still allowed at this end.
+    /// The numbers of steps that are still allowed at this end.
     left: Bounds,
     /// [`Bounds::changes`] in the first state.
     first_changes: u8,
@@ -321,7 +321,7 @@ impl<S: Subject> End<S> {
         (next, leaves)
     }
 
-    /// A digest of the parts of this end that decide about its later steps.
+    /// A digest of the parts of this end on which its later steps depend.
     fn digest(&self) -> u128 {
         let mut text = String::with_capacity(4 * 1024);
         canonical(&format!("{:?}", self.watched.subject()), self.now, &mut text);
@@ -329,8 +329,8 @@ impl<S: Subject> End<S> {
         hash(&(text, model, self.watched.judge(), self.left, self.ended))
     }
 
-    /// Checks a state in which no step is possible any more: no call is open, unless only a bound forbids a further deadline, and a closed
-    /// session has ended properly.
+    /// Checks a state in which no step is possible any more. No call may be open, unless the bounds allow no further deadline. A closed
+    /// session must have ended properly.
     fn check_rest(&self) {
         let stats = self.session().stats();
         let here = usize::from(self.at);
@@ -349,8 +349,8 @@ impl<S: Subject> End<S> {
 
 /// Copies the debug text of a session, without its config and its counters, so that equal states have equal texts. Instants are written
 /// relative to `now`, and the numbers of queued frames as indexes in the queue. The number of a frame that was sent is replaced by its
-/// order relative to the request of the current subscription, or left out if there is none. The bytes of frames that were sent, and the
-/// number of replies owed for the last frame, are left out.
+/// order relative to the request of the current subscription, or left out if there is no such subscription. The bytes of frames that were
+/// sent, and the number of replies owed for the last frame, are left out.
 fn canonical(text: &str, now: Instant, out: &mut String) {
     let from = text.find("handshake: ").unwrap_or(0);
     let to = text.rfind("stats: Stats").unwrap_or(text.len());
@@ -391,13 +391,13 @@ const INSTANT: &str = "Instant(";
 const TICKET: &str = "Ticket { number: ";
 const WAITING: &str = "Waiting { number: ";
 const QUEUE: &str = "channel: LaneQueue { queue: [Waiting { number: ";
-/// Followed by the number of the next frame.
+/// The text before the number of the next frame.
 const TURN: &str = "others_were_first: false, next: ";
-/// Followed by the number of replies for the last frame, which has no effect any more.
+/// The text before the number of replies for the last frame, which has no effect any more.
 const OWED: &str = "arriving: Arriving { lane: Lane(0), replies: ";
 const QUIET: &str = "quiet_until: Instant(";
 const RATE: &str = "free_at: Instant(";
-/// Followed by the bytes of frames that were sent, and then the bytes of queued frames.
+/// The text before the bytes of frames that were sent, after which come the bytes of queued frames.
 const SHORT: &str = "short: ByteQueue { bytes: [";
 
 /// The number that a text begins with, and its length.
@@ -465,7 +465,7 @@ struct Effect {
     leaves: Option<u32>,
 }
 
-/// A step at one end that the other end can notice. `via` is the state of the end before the step.
+/// A step at one end, with its effect. `via` is the state of the end before the step.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     via: u32,
@@ -473,7 +473,7 @@ struct Step {
     effect: Effect,
 }
 
-/// A state of one end, and the steps from it. They are tried when they are first needed.
+/// A state of one end, and the steps from it. The steps are tried when they are first needed.
 #[derive(Debug)]
 struct Reached<S> {
     end: End<S>,
@@ -570,11 +570,11 @@ pub enum Orders {
 pub struct Found {
     /// Distinct states of the search, for both ends together.
     pub states: usize,
-    /// Steps between them.
+    /// Steps between these states.
     pub steps: usize,
     /// Distinct states of the client, and of the server.
     pub ends: [usize; 2],
-    /// A digest of these states, which does not depend on the order in which they were found.
+    /// A digest of the states of both ends, which does not depend on the order in which they were found.
     pub digest: u128,
     /// States in which no step is possible any more.
     pub rests: usize,
@@ -585,7 +585,7 @@ pub struct Found {
 pub struct Objection {
     /// The text of the panic.
     pub what: String,
-    /// The steps to it: the shortest sequence, if every order was searched.
+    /// The steps to the violation or wrong prediction: the shortest sequence, if every order was searched.
     pub way: Vec<Action>,
 }
 
@@ -599,7 +599,7 @@ struct Wrong {
     after: Option<(u32, Action)>,
 }
 
-/// Runs code whose panic is a fault.
+/// Runs a step or a check. Returns a panic as an error.
 fn judged<T>(at: usize, state: u32, action: Option<Action>, run: impl FnOnce() -> T) -> Result<T, Wrong> {
     guarded(run).map_err(|what| Wrong { at, state, action, what, after: None })
 }
@@ -657,8 +657,8 @@ impl<S: Subject> Search<S> {
         Ok(alone)
     }
 
-    /// Leaves out each step that has the same result if it is taken earlier, before the last silent step. All `steps` send a frame, or all
-    /// are arrivals.
+    /// Leaves out each step that has the same result if it is taken one silent step earlier. Either all `steps` send a frame, or all are
+    /// arrivals.
     fn undelayed(&mut self, at: usize, steps: &[Step]) -> Result<Vec<Step>, Wrong> {
         let mut delayed = HashSet::new();
         let taken: HashMap<u32, Effect> = steps.iter().map(|step| (step.via, step.effect)).collect();
@@ -726,8 +726,9 @@ impl<S: Subject> Search<S> {
     /// enough.
     fn follow(&mut self, state: State, next: &mut Vec<(Move, State)>) -> Result<(), Wrong> {
         let mail = [0, 1].map(|at| self.mail(state, at));
-        let first = (0..2).rev().find(|at| mail[*at].is_some()).filter(|_| self.orders == Orders::Enough);
-        for at in first.map_or(0..2, |at| at..at + 1) {
+        // If something can arrive at an end, only that end takes steps: rule 1 in "Which orders are omitted" of `docs/model.md`.
+        let only = (0..2).rev().find(|at| mail[*at].is_some()).filter(|_| self.orders == Orders::Enough);
+        for at in only.map_or(0..2, |at| at..at + 1) {
             let from = state.ends[at];
             let end = self.sides[at].at(from).end.at;
             let departures = match self.orders {
@@ -800,7 +801,7 @@ impl<S: Subject> Search<S> {
     }
 }
 
-/// A step of one end. `via` is the state of the end before the step.
+/// A step of the search: the end that takes it, the state of that end before the step (`via`), and the step.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     at: u8,
@@ -862,16 +863,16 @@ pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Or
 
 /// Makes the objection for a fault, with the steps from the first state to it.
 fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: usize, wrong: Wrong) -> Objection {
-    let alone = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
+    let silent_steps = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
     let mut parts = vec![Vec::from_iter(wrong.action)];
     match wrong.after {
-        Some((via, action)) => parts.extend([vec![action], alone(wrong.at, ways[found].state, via)]),
-        None => parts.push(alone(wrong.at, ways[found].state, wrong.state)),
+        Some((via, action)) => parts.extend([vec![action], silent_steps(wrong.at, ways[found].state, via)]),
+        None => parts.push(silent_steps(wrong.at, ways[found].state, wrong.state)),
     }
     let mut at = &ways[found];
     while let Some(last) = at.last {
         let before = &ways[at.from as usize];
-        parts.extend([vec![last.action], alone(last.at.into(), before.state, last.via)]);
+        parts.extend([vec![last.action], silent_steps(last.at.into(), before.state, last.via)]);
         at = before;
     }
     parts.reverse();

@@ -161,12 +161,12 @@ impl<'a> Arbitrary<'a> for Operations {
         const OFTEN: [u8; 16] = [0, 0, 0, 3, 4, 4, 5, 5, 5, 6, 7, 7, 17, 17, 18, 28];
         let seed = u8::arbitrary(u)?.into();
         let bytes = u.bytes(u.len().min(4 * 400))?;
-        // Half of the values of the first byte select the most frequent operations.
-        let named = |[opcode, a, b, c]: [u8; 4]| match opcode {
+        // Half of the values of the first byte select an opcode of `OFTEN`.
+        let chosen = |[opcode, a, b, c]: [u8; 4]| match opcode {
             128.. => [OFTEN[usize::from(opcode % 16)], a, b, c],
             _ => [opcode, a, b, c],
         };
-        let operations: Vec<Operation> = bytes.as_chunks::<4>().0.iter().copied().map(named).collect();
+        let operations: Vec<Operation> = bytes.as_chunks::<4>().0.iter().copied().map(chosen).collect();
         Ok(Self(Recording { seed, operations: operations.into_iter().filter(|operation| !ops::ends(*operation)).collect() }))
     }
 }
