@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::coverage::Coverage;
 use crate::judge::{Effect, Fact, Guarantee, Judge, Verdict};
 
-/// Judges one leg of a machine that wraps sessions, such as a gateway, by the frames that cross the leg and by the counters of its session:
-/// the methods and events of a wrapped session cannot be seen.
+/// Judges one leg of a machine that wraps sessions, such as a gateway, by the frames of the leg and by the counters of its session, since
+/// the methods and events of a wrapped session are not accessible.
 ///
 /// G2, G3, G4, G5, G7, G11, G12, G13, G15 and G16 are judged, as far as frames show them. The peer on the leg may break every rule.
 ///
@@ -59,7 +59,8 @@ impl Leg {
         let (lane, effect) = (protocol_core::Lane::CHANNEL, Effect::between(before, after, Received::default()));
         self.see(&Fact::Received { frame, lane, effect });
         let frame: Value = serde_json::from_slice(frame).unwrap_or_default();
-        // If frames are queued, one of them may be a cancel of this request, made before the response arrived.
+        // If frames are queued, one of them may be a cancel of this request that was made before the response arrived. So the request stays
+        // open.
         if let Some(id) = frame["id"].as_u64().filter(|_| frame.get("method").is_none() && before.queued_bytes == 0) {
             self.judge.end_request(id);
         }

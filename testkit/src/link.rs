@@ -55,7 +55,7 @@ impl Faults {
         }
     }
 
-    /// Every message is lost.
+    /// Faults with which every message is lost.
     #[must_use]
     pub fn losing_everything() -> Self {
         Self { drop: 256, ..Self::default() }
@@ -93,7 +93,8 @@ impl Faults {
 pub enum Arrival {
     /// A message.
     Message(Bytes),
-    /// The writer has ended, or the link is broken. Arrives once, unless [`SimLink::end`] breaks the link again or after its end.
+    /// The writer has ended, or the link is broken. Arrives once, unless [`SimLink::end`] breaks a link that was already broken or had
+    /// ended.
     End(TransportEnd),
 }
 
@@ -102,7 +103,7 @@ pub enum Arrival {
 pub struct SimLink {
     /// The faults from now on.
     pub faults: Faults,
-    /// Makes [`accepts`](SimLink::accepts) return `false`. Has no effect on [`send`](SimLink::send).
+    /// While `true`, [`accepts`](SimLink::accepts) returns `false`. It has no effect on [`send`](SimLink::send).
     pub stalled: bool,
     /// The end of a stall by [`Faults::stall`].
     stalled_until: Option<Instant>,
@@ -141,7 +142,8 @@ impl SimLink {
     }
 
     /// Sends a message. A message that is sent after the end is lost; the latency of one that is sent during a stall by [`Faults::stall`]
-    /// counts from the end of the stall. A [`stalled`](Self::stalled) link takes messages, too, so call [`accepts`](Self::accepts) first.
+    /// counts from the end of the stall. This method also takes messages while the link is [`stalled`](Self::stalled), so call
+    /// [`accepts`](Self::accepts) first.
     pub fn send(&mut self, message: &Bytes, now: Instant) {
         if self.over || self.rng.chance(self.faults.drop) {
             self.lost += 1;

@@ -10,9 +10,9 @@ use crate::config::{client_config, server_config};
 /// A client and a server.
 #[derive(Debug)]
 pub struct Pair {
-    /// The calling end.
+    /// The caller.
     pub client: Scripted,
-    /// The serving end.
+    /// The callee.
     pub server: Scripted,
     /// Every frame that [`Self::run`] has delivered since the handshake, in order: `>` from the client, and `<` from the server.
     pub trace: Vec<String>,

@@ -30,7 +30,7 @@ impl Rng {
         out_of_256 > 0 && self.below(256) < usize::from(out_of_256)
     }
 
-    /// A random element of `all`, if there are any.
+    /// A random element of `all`, if it has any.
     pub fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         all.get(self.below(all.len())).copied()
     }

@@ -6,7 +6,7 @@
 //!
 //! proptest! {
 //!     #![proptest_config(ProptestConfig::with_cases(16))]
-//!     // `#[test]` in a test of yours.
+//!     // Your test has `#[test]` here.
 //!     fn two_ends_keep_every_guarantee(recording in strategies::recording(60)) {
 //!         let mut world = World::messages(config::client_config(), config::server_config(), recording.seed);
 //!         recording.play(&mut world);

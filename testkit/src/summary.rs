@@ -76,7 +76,7 @@ pub(crate) fn names_caller(params: &Value) -> bool {
     others.chain([LOG_LEVEL.to_owned()]).any(|name| params["_meta"].get(name).is_some())
 }
 
-/// Kinds of notices: the words `tools`, `prompts` and `resources`, and the uris of resources.
+/// Kinds of notices: the words `tools`, `prompts` and `resources`, and the URIs of resources.
 pub(crate) type Kinds = BTreeSet<String>;
 
 const LISTS: [(&str, &str, &str); 3] = [
@@ -112,7 +112,7 @@ fn kinds_of(params: &Value) -> String {
     kinds(&read_kinds(params))
 }
 
-/// The kind of a notice on the wire; empty for a notification that no subscription brings.
+/// The kind of a notice on the wire; empty for a notification that is not sent to subscriptions.
 #[must_use]
 pub(crate) fn kind_of(method: &str, params: &Value) -> String {
     let list = LISTS.iter().find(|(.., name)| *name == method).map(|(_, word, _)| *word);
@@ -120,7 +120,7 @@ pub(crate) fn kind_of(method: &str, params: &Value) -> String {
     list.or(uri).unwrap_or_default().to_owned()
 }
 
-/// The kind of a notice that subscriptions bring, and its method. Both are empty for any other notice.
+/// The kind of a notice that is sent to subscriptions, and its method. Both are empty for any other notice.
 #[must_use]
 pub(crate) fn published(notice: &Notice) -> (String, &'static str) {
     let [tools, prompts, resources] = LISTS.map(|(_, word, method)| (word.to_owned(), method));
@@ -166,7 +166,7 @@ pub(crate) fn read_progress(params: &Value) -> Progress {
     progress
 }
 
-/// Progress in a few words. The value is rounded, since a fast parser may get the last bit wrong.
+/// Progress in a few words. The value is rounded, since two parsers may read it with different last bits.
 #[must_use]
 pub fn progress(progress: &Progress) -> String {
     let round = |value: f64| (value * 1e6).round() / 1e6;
@@ -242,8 +242,8 @@ pub fn event(event: &Event) -> String {
             };
             format!("input {} {} {answer}", number(id), number(key))
         }
-        Event::InputRequested { key, parent, ask: question, depth } => {
-            format!("asked {} parent {} {} depth {depth}", number(key), parent.map_or(0, number), ask(question))
+        Event::InputRequested { key, parent, ask: asked, depth } => {
+            format!("asked {} parent {} {} depth {depth}", number(key), parent.map_or(0, number), ask(asked))
         }
         Event::InputGone { key } => format!("gone {}", number(key)),
         Event::Progress { id, progress: update } => format!("progress {} {}", number(id), progress(update)),

@@ -24,10 +24,10 @@ use crate::panics::message;
 use crate::subject::Subject;
 use crate::summary::{self, number};
 
-/// The frames that have crossed between the two ends of a world.
+/// The frames that the two ends of a world have sent.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Frames that were sent. Any other frame that arrives was altered on its way.
+    /// The frames. Any other frame that arrives was altered on its way.
     sent: HashSet<Bytes>,
     /// A frame that was not sent has arrived. From then on, the ends are judged but not predicted.
     pub(crate) altered: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 /// The maximum length of [`KnownIds::input_requests`].
 const MAX_INPUT_REQUESTS: usize = 1_000;
 
-/// Locks the frames, even after a panic: a judge objects by a panic, which leaves the frames as they are.
+/// Locks the frames, even after a panic: a broken guarantee is a panic, which leaves the frames as they are.
 pub(crate) fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -51,7 +51,7 @@ pub struct KnownIds {
     pub outbound_calls: Vec<OutboundId>,
     /// Inbound calls whose handler runs, cancelled or not.
     pub inbound_calls: Vec<InboundId>,
-    /// Input requests of this end without an answer: the open ones, and those whose call has ended since. At most a thousand, the newest.
+    /// Input requests of this end without an answer: the open ones, and those whose call has ended since. Of these, the newest thousand.
     pub input_requests: Vec<InputKey>,
     /// Open input requests of the peer, with their kind: `sample`, `elicit`, `open` or `roots`.
     pub peer_input_requests: Vec<(InputKey, &'static str)>,
@@ -68,7 +68,7 @@ pub const ODD: &str = r#"{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":
 /// A result that contains the same members as [`ODD`].
 pub const ODD_RESULT: &str = r#"{"content":[ ],"odd":{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":2 , "z":[ ] }}"#;
 
-/// A session that is judged at its boundary: a stand-in for [`Session`] with the same methods.
+/// A session whose method calls, frames and events are judged. It has the methods of [`Session`], and can replace it.
 ///
 /// A loop that names the type of its session only once can be tested with this type: `type Session = testkit::Watched;` under `cfg(test)`.
 ///
@@ -113,7 +113,7 @@ impl<S: Subject> Watched<S> {
         let config: &Config = subject.session().config();
         let model = Some(Box::new(Model::new(config, now.as_micros())));
         let watched = Self { model, shared, ..Self::new(subject, now) };
-        watched.agree();
+        watched.check_model();
         watched
     }
 
@@ -132,7 +132,7 @@ impl<S: Subject> Watched<S> {
         &self.subject
     }
 
-    /// Ends the watch. Returns the session, or the wrapper around it.
+    /// Returns the session, or the wrapper around it.
     pub fn into_subject(self) -> S {
         self.subject
     }
@@ -162,7 +162,7 @@ impl<S: Subject> Watched<S> {
         self.trace = None;
     }
 
-    /// Checks G8 after every method, unless a deadline has passed: a clone that is given a needless `handle_timeout` must have the same
+    /// Checks G8 after every method, unless a deadline has passed: a clone whose `handle_timeout` is called without need must have the same
     /// state and the same output. Slow.
     pub fn check_needless_timeouts(&mut self) {
         self.checks_needless_timeouts = true;
@@ -202,7 +202,7 @@ impl<S: Subject> Watched<S> {
     /// Calls a method of the session and of the model, and compares the results. `convert` converts the result of the session into that of
     /// the model.
     #[track_caller]
-    fn verb<T>(
+    fn call_both<T>(
         &mut self,
         now: Instant,
         name: &str,
@@ -226,19 +226,20 @@ impl<S: Subject> Watched<S> {
         let (stats, due) = (self.subject.stats(), self.subject.poll_timeout());
         let limits = &self.subject.session().config().limits;
         must(self.judge.see(&Fact::Returned { stats: &stats, limits, due }));
-        self.agree();
+        self.check_model();
         if self.checks_needless_timeouts && due.is_none_or(|at| at > self.now) {
-            let (mut calm, mut poked) = (self.subject.clone(), self.subject.clone());
-            poked.handle_timeout(self.now);
-            let (inside, then) = (format!("{:?}", calm.session()), format!("{:?}", poked.session()));
-            self.see(&Fact::Probed { before: &inside, after: &then });
-            let (before, after) = (output(&mut calm), output(&mut poked));
+            let (mut untouched, mut timed) = (self.subject.clone(), self.subject.clone());
+            timed.handle_timeout(self.now);
+            let (state, timed_state) = (format!("{:?}", untouched.session()), format!("{:?}", timed.session()));
+            self.see(&Fact::Probed { before: &state, after: &timed_state });
+            let (before, after) = (output(&mut untouched), output(&mut timed));
             self.see(&Fact::Probed { before: &before, after: &after });
         }
     }
 
+    /// Compares the state of the session with that of the model, if there is one.
     #[track_caller]
-    fn agree(&self) {
+    fn check_model(&self) {
         let Some(model) = &self.model else { return };
         let (session, due) = (self.subject.session(), self.subject.poll_timeout());
         let stats = session.stats();
@@ -265,7 +266,7 @@ impl<S: Subject> Watched<S> {
         let convert =
             |made: &Result<OutboundId, InvokeError>| made.as_ref().map(number).map_err(|refused| format!("{:?}", refused.why));
         let run = |subject: &mut S| subject.session_mut().invoke(call, now);
-        let made = self.verb(now, "invoke", run, convert, |model| model.invoke(&copy, now.as_micros()));
+        let made = self.call_both(now, "invoke", run, convert, |model| model.invoke(&copy, now.as_micros()));
         if let Ok(id) = &made {
             let at_once = is_over_at_once(copy.timeouts.unwrap_or_else(|| self.config().timeouts.call));
             self.see(&Fact::Called { id: *id, call: &copy, at_once });
@@ -282,7 +283,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().cancel(id, reason, now);
-        let done = self.verb(now, "cancel", run, answered, |model| model.cancel(number(id), now.as_micros()));
+        let done = self.call_both(now, "cancel", run, answered, |model| model.cancel(number(id), now.as_micros()));
         if done.is_ok() {
             self.see(&Fact::Cancelled { id });
         }
@@ -296,7 +297,7 @@ impl<S: Subject> Watched<S> {
         self.subject.session().pending_input(id)
     }
 
-    /// [`Session::resume_input`]. Nothing is predicted after it.
+    /// [`Session::resume_input`]. Drops the model, which cannot predict it.
     ///
     /// # Errors
     /// As there.
@@ -305,7 +306,7 @@ impl<S: Subject> Watched<S> {
         self.model = None;
         let convert = |made: &Result<OutboundId, SendError>| made.as_ref().map(number).map_err(|why| format!("{why:?}"));
         let run = |subject: &mut S| subject.session_mut().resume_input(pending, now);
-        let resumed = self.verb(now, "resume_input", run, convert, |_| unreachable!("nothing is predicted"));
+        let resumed = self.call_both(now, "resume_input", run, convert, |_| unreachable!("nothing is predicted"));
         if let Ok(id) = &resumed {
             let at_once = is_over_at_once(self.config().timeouts.call);
             self.see(&Fact::Resumed { id: *id, pending, at_once });
@@ -324,7 +325,8 @@ impl<S: Subject> Watched<S> {
         self.ids.peer_input_requests.retain(|(open, _)| *open != key);
         let (copy, is_refusal) = (answer.clone(), matches!(answer, Answer::Refused(_)));
         let run = |subject: &mut S| subject.session_mut().provide_input(key, answer, now);
-        let done = self.verb(now, "provide_input", run, answered, |model| model.provide_input(number(key), &copy, now.as_micros()));
+        let done =
+            self.call_both(now, "provide_input", run, answered, |model| model.provide_input(number(key), &copy, now.as_micros()));
         if done.is_ok() {
             self.see(&Fact::Answered { key, is_refusal });
         }
@@ -341,7 +343,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().configure(id, options, now);
-        let done = self.verb(now, "configure", run, answered, |model| model.configure(number(id), options, now.as_micros()));
+        let done = self.call_both(now, "configure", run, answered, |model| model.configure(number(id), options, now.as_micros()));
         if done.is_ok() && options.deadline.is_some() {
             self.see(&Fact::Configured { id });
         }
@@ -357,7 +359,7 @@ impl<S: Subject> Watched<S> {
     pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
         let copy = update.clone();
         let run = |subject: &mut S| subject.session_mut().progress(id, update, now);
-        let reported = self.verb(now, "progress", run, named, |model| model.progress(number(id), &copy, now.as_micros()));
+        let reported = self.call_both(now, "progress", run, named, |model| model.progress(number(id), &copy, now.as_micros()));
         if let Ok(reported) = &reported {
             self.see(&Fact::Reported { id, reported: *reported });
         }
@@ -372,7 +374,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
         let run = |subject: &mut S| subject.session_mut().checkpoint(id, partial);
-        let done = self.verb(self.now, "checkpoint", run, answered, |model| model.checkpoint(number(id)));
+        let done = self.call_both(self.now, "checkpoint", run, answered, |model| model.checkpoint(number(id)));
         if done.is_ok() {
             self.see(&Fact::Checkpointed { id });
         }
@@ -388,7 +390,8 @@ impl<S: Subject> Watched<S> {
     pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
         let copy = ask.clone();
         let run = |subject: &mut S| subject.session_mut().request_input(id, ask, now);
-        let made = self.verb(now, "request_input", run, numbered, |model| model.request_input(number(id), &copy, now.as_micros()));
+        let made =
+            self.call_both(now, "request_input", run, numbered, |model| model.request_input(number(id), &copy, now.as_micros()));
         if let Ok(key) = &made {
             self.see(&Fact::Asked { key: *key, id });
             self.ids.input_requests.push(*key);
@@ -407,7 +410,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().abandon_input(key, now);
-        let done = self.verb(now, "abandon_input", run, answered, |model| model.abandon_input(number(key), now.as_micros()));
+        let done = self.call_both(now, "abandon_input", run, answered, |model| model.abandon_input(number(key), now.as_micros()));
         if done.is_ok() {
             self.see(&Fact::Abandoned { key });
             self.ids.input_requests.retain(|open| *open != key);
@@ -424,7 +427,7 @@ impl<S: Subject> Watched<S> {
     pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
         let copy = reply.clone();
         let run = |subject: &mut S| subject.session_mut().respond(id, reply, now);
-        let done = self.verb(now, "respond", run, answered, |model| model.respond(number(id), &copy, now.as_micros()));
+        let done = self.call_both(now, "respond", run, answered, |model| model.respond(number(id), &copy, now.as_micros()));
         self.see(&Fact::Responded { id, reply: &copy, accepted: done.is_ok() });
         self.ids.inbound_calls.retain(|open| *open != id);
         self.ids.subscriptions.retain(|(open, _)| *open != id);
@@ -433,7 +436,7 @@ impl<S: Subject> Watched<S> {
         done
     }
 
-    /// [`Session::finish_round`]. Nothing is predicted after it.
+    /// [`Session::finish_round`]. Drops the model, which cannot predict it.
     ///
     /// # Errors
     /// As there.
@@ -442,7 +445,7 @@ impl<S: Subject> Watched<S> {
         self.model = None;
         let reply = Reply::Input(Box::new(round.clone()));
         let run = |subject: &mut S| subject.session_mut().finish_round(id, round, now);
-        let done = self.verb(now, "finish_round", run, answered, |_| unreachable!("nothing is predicted"));
+        let done = self.call_both(now, "finish_round", run, answered, |_| unreachable!("nothing is predicted"));
         if done.is_ok() {
             self.see(&Fact::Responded { id, reply: &reply, accepted: true });
             self.ids.inbound_calls.retain(|open| *open != id);
@@ -460,7 +463,7 @@ impl<S: Subject> Watched<S> {
     pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
         let copy = record.clone();
         let run = |subject: &mut S| subject.session_mut().log(id, record, now);
-        let logged = self.verb(now, "log", run, named, |model| model.log(id.map(number), &copy, now.as_micros()));
+        let logged = self.call_both(now, "log", run, named, |model| model.log(id.map(number), &copy, now.as_micros()));
         if logged == Ok(Logged::Sent) {
             self.see(&Fact::Logged { id });
         }
@@ -476,7 +479,7 @@ impl<S: Subject> Watched<S> {
     pub fn accept_subscription(&mut self, id: InboundId, offered: &SubscriptionFilter, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().accept_subscription(id, offered, now);
         let predict = |model: &mut Model| model.accept_subscription(number(id), offered, now.as_micros());
-        let done = self.verb(now, "accept_subscription", run, answered, predict);
+        let done = self.call_both(now, "accept_subscription", run, answered, predict);
         if done.is_ok() {
             self.see(&Fact::Accepted { id });
             self.ids.subscriptions.iter_mut().filter(|(open, _)| *open == id).for_each(|(_, is_accepted)| *is_accepted = true);
@@ -491,7 +494,7 @@ impl<S: Subject> Watched<S> {
         self.see(&Fact::Published { notice });
         let run = |subject: &mut S| subject.session_mut().publish(notice, now);
         let convert = |reached: &usize| Ok(u64::try_from(*reached).unwrap_or(u64::MAX));
-        let reached = self.verb(now, "publish", run, convert, |model| model.publish(notice, now.as_micros()));
+        let reached = self.call_both(now, "publish", run, convert, |model| model.publish(notice, now.as_micros()));
         self.after();
         reached
     }
@@ -504,7 +507,7 @@ impl<S: Subject> Watched<S> {
     pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), SendError> {
         let copy = notice.clone();
         let run = |subject: &mut S| subject.session_mut().notify(notice, now);
-        let done = self.verb(now, "notify", run, answered, |model| match &copy {
+        let done = self.call_both(now, "notify", run, answered, |model| match &copy {
             Notice::Custom { method, .. } => model.notify(method, now.as_micros()),
             _ => unreachable!("a world has custom notices only"),
         });
@@ -519,7 +522,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn set_alarm(&mut self, at: Instant) -> Result<AlarmId, TooManyAlarms> {
         let run = |subject: &mut S| subject.session_mut().set_alarm(at);
-        let made = self.verb(self.now, "set_alarm", run, numbered, |model| model.set_alarm(at.as_micros()));
+        let made = self.call_both(self.now, "set_alarm", run, numbered, |model| model.set_alarm(at.as_micros()));
         if let Ok(id) = &made {
             self.see(&Fact::AlarmSet { id: *id, at_once: at <= self.now });
             self.ids.alarms.push(*id);
@@ -532,7 +535,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn clear_alarm(&mut self, id: AlarmId) {
         self.ids.alarms.retain(|set| *set != id);
-        self.verb(
+        self.call_both(
             self.now,
             "clear_alarm",
             |subject| subject.session_mut().clear_alarm(id),
@@ -549,7 +552,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn close(&mut self, how: Close, now: Instant) {
         self.see(&Fact::Closing { is_graceful: matches!(how, Close::Graceful { .. }) });
-        self.verb(
+        self.call_both(
             now,
             "close",
             |subject| subject.session_mut().close(how, now),
@@ -570,12 +573,12 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), SendError> {
         let run = |subject: &mut S| subject.session_mut().claim(agent, capabilities, at_millis, now);
-        let done = self.verb(now, "claim", run, answered, |model| model.claim(now.as_micros()));
+        let done = self.call_both(now, "claim", run, answered, |model| model.claim(now.as_micros()));
         self.after();
         done
     }
 
-    /// [`Session::welcome`]. Nothing is predicted after it.
+    /// [`Session::welcome`]. Drops the model, which cannot predict it.
     ///
     /// # Errors
     /// As there.
@@ -583,7 +586,7 @@ impl<S: Subject> Watched<S> {
     pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
         self.model = None;
         let run = |subject: &mut S| subject.session_mut().welcome(answer, now);
-        let done = self.verb(now, "welcome", run, answered, |_| unreachable!("nothing is predicted"));
+        let done = self.call_both(now, "welcome", run, answered, |_| unreachable!("nothing is predicted"));
         self.after();
         done
     }
@@ -598,7 +601,7 @@ impl<S: Subject> Watched<S> {
     pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
         let name = format!("set_writable {lane} {is_writable}");
         let run = |subject: &mut S| subject.set_writable(lane, is_writable, now);
-        let done = self.verb(now, &name, run, answered, |model| model.set_writable(lane, is_writable, now.as_micros()));
+        let done = self.call_both(now, &name, run, answered, |model| model.set_writable(lane, is_writable, now.as_micros()));
         if is_writable || done.is_ok() {
             self.see(&Fact::Writable { lane, is_writable });
         }
@@ -620,7 +623,7 @@ impl<S: Subject> Watched<S> {
             Gone::Lane(lane) => subject.lose_lane(lane, now),
             _ => subject.session_mut().handle_gone(gone, now),
         };
-        let done = self.verb(now, &name, run, answered, |model| model.handle_gone(gone, now.as_micros()));
+        let done = self.call_both(now, &name, run, answered, |model| model.handle_gone(gone, now.as_micros()));
         if done.is_ok() {
             self.see(&Fact::Gone { gone });
         }
@@ -666,7 +669,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.see(&Fact::Ended { end });
-        self.verb(
+        self.call_both(
             now,
             "handle_end",
             |subject| subject.handle_end(end, now),
@@ -683,7 +686,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn handle_timeout(&mut self, now: Instant) {
         self.see(&Fact::Timeout { now, due: self.subject.poll_timeout() });
-        self.verb(
+        self.call_both(
             now,
             "handle_timeout",
             |subject| subject.handle_timeout(now),
@@ -705,7 +708,7 @@ impl<S: Subject> Watched<S> {
         self.take_frame(frame, lane, now, |subject, frame| subject.handle_frame(frame, lane, now))
     }
 
-    /// [`Session::handle_frame_within`]. Nothing is predicted after a frame of an exchange.
+    /// [`Session::handle_frame_within`]. With an `exchange`, drops the model, which cannot predict this.
     ///
     /// # Errors
     /// As there.
@@ -843,14 +846,14 @@ impl<S: Subject> Watched<S> {
                         Violation::TooManyRequests | Violation::PingUnanswered | Violation::SubscriptionUnacknowledged
                     )
                 );
-                let is_left = matches!(event, Event::Violation(Violation::WrongDirection)) && self.judge.has_left_a_handshake();
+                let is_excused = matches!(event, Event::Violation(Violation::WrongDirection)) && self.judge.has_left_a_handshake();
                 // A client whose probe was not answered in time makes a handshake, even at a server that has only stateless requests.
                 let config = self.subject.session().config();
                 let is_server = matches!(config.protocol, Protocol::Mcp { side: Side::Server, .. });
                 let is_modern = config.era == Era::Modern && is_server;
-                let is_left = is_left || (is_modern && matches!(event, Event::Violation(Violation::InvalidParams)));
+                let is_excused = is_excused || (is_modern && matches!(event, Event::Violation(Violation::InvalidParams)));
                 let is_fault =
-                    is_fault && !is_left && matches!(event, Event::Violation(_)) && !shared.altered && !shared.unfaithful;
+                    is_fault && !is_excused && matches!(event, Event::Violation(_)) && !shared.altered && !shared.unfaithful;
                 assert!(!is_fault, "two proper ends keep the rules: {event:?}");
             }
             let max_depth = self.subject.session().config().depth.max;
@@ -978,7 +981,7 @@ impl<S: Subject> Watched<S> {
         }
     }
 
-    /// Checks the guarantees about the end, once the session has closed and its last event was polled.
+    /// Checks that the session has closed with every call done, and that no deadline is left. Poll all events first.
     #[track_caller]
     pub fn check_end(&self) {
         must(self.judge.see_end(self.subject.poll_timeout()));

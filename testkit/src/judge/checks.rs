@@ -1,14 +1,14 @@
-//! One function for each guarantee. Each reads the ledger, which has the facts so far, and the next fact, and returns an error if this fact
-//! breaks the guarantee. The error describes the fault of the session.
+//! One function for each guarantee. It reads the ledger, which has the facts so far, and the next fact. If this fact breaks the guarantee,
+//! it returns an error, which describes the fault of the session.
 //!
-//! Two flags of the ledger excuse a frame of ours: `missed`, if a request may have arrived that the judge could not read, and `altered`, if
-//! the peer may have broken a rule itself.
+//! Two flags of the ledger make checks of our frames weaker: `missed`, if a request may have arrived that the judge could not read, and
+//! `altered`, if the peer may have broken a rule.
 
 use protocol_core::{Ask, CancelReason, CloseReason, Event, ExchangeId, InputFailed, Outcome, ReplyKind, RouteKind};
 use serde_json::Value;
 
 use super::ledger::{CANCELS, Kind, Ledger, PROGRESS, cancelled_request, is_request, progress_of};
-use super::members::{carries, repeated, requests};
+use super::members::{carries, carries_request, repeated};
 use super::rounds::rounds_apart;
 use super::stateless::{Stamp, subscription};
 use super::{Fact, Guarantee, Read};
@@ -101,7 +101,7 @@ fn one_response(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Ch
             }
         }
         Fact::Responded { id, accepted: true, .. } => {
-            // A cancelled call stays in the table until its `Cancelled` event is polled. Until then, a reply that the session wrongly
+            // A cancelled call stays in `inbound_calls` until its `Cancelled` event is polled. Until then, a reply that the session wrongly
             // accepts is noticed only by its frame.
             must(ledger.inbound_calls.contains_key(&number(id)), || format!("{id} was answered although it was over"))
         }
@@ -162,7 +162,8 @@ fn bounded(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
         return must(length <= limit.max(512), || format!("a frame of {length} bytes, and the limit is {limit}"));
     }
     let Fact::Returned { stats, limits, .. } = fact else { return Ok(()) };
-    // Each message of a batch may cause two events. The ends of calls and input requests of both directions may come on top of the limit.
+    // Each message of a batch may cause two events. The events about the ends of calls and input requests, in both directions, may exceed
+    // `limits.events`.
     let most = limits.events + 2 * limits.batch + 8 * limits.in_flight + limits.alarms + 16;
     must(ledger.in_a_row.0 <= most, || format!("{} events are polled in a row, and the limit is {most}", ledger.in_a_row.0))?;
     let calls = stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight;
@@ -244,8 +245,8 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Check
                 must(is_answered, || format!("no response had its id: {event:?}"))
             }
             Outcome::Invalid(_) => {
-                // A call whose request was never sent is invalid without a response. If frames were altered, the response may have become
-                // something that this judge cannot read.
+                // A call whose request was never sent can be invalid without a response. If frames were altered, the judge may not be able
+                // to read the response.
                 let was_sent = ledger.requests.all.contains(&number(id));
                 let is_answered = !was_sent || ledger.altered || ledger.requests.responses.contains_key(&number(id));
                 must(is_answered, || format!("no response had its id: {event:?}"))
@@ -288,12 +289,12 @@ fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) 
                 None if value.get("result").is_some() => {
                     let (lane, id) = (transmit.route.lane, id.map(Value::to_string).unwrap_or_default());
                     let mut same = ledger.pending.iter().filter(|pending| pending.id == id && pending.lane == lane);
-                    // If the peer has repeated an id, it is uncertain which of its requests this answers.
+                    // If the peer has repeated an id, it is uncertain which of its requests this result answers.
                     same.next().filter(|_| same.next().is_none()).and_then(|pending| pending.result.as_deref())
                 }
                 None => None,
             };
-            let carries = if value.get("method").is_some() { requests } else { carries };
+            let carries = if value.get("method").is_some() { carries_request } else { carries };
             must(payload.is_none_or(|payload| carries(text, payload)), || {
                 format!("{payload:?} was given, and this was sent: {text}")
             })
@@ -330,12 +331,12 @@ fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> C
             let Some(Read { text, value }) = read else { return Ok(()) };
             match (value["method"].as_str(), value.get("id")) {
                 (Some(_), Some(id)) => {
-                    // A ping that was made before the first request of the peer may be sent after it.
+                    // A ping of ours may be made before the first request of the peer, and sent after that request.
                     let is_early = id.as_u64().is_some_and(|id| ledger.calls.get(&id).is_some_and(|call| call.is_early));
                     must(is_early || !ledger.era.serves_stateless_alone(), || format!("a stateless server sent a request: {text}"))
                 }
                 (None, Some(id)) if !id.is_null() => {
-                    // A request that came before this end chose its era is answered.
+                    // A request that came before this end chose its era may be answered.
                     let asked = ledger.pending_of(transmit.route.lane, &id.to_string()).map(|at| &ledger.pending[at]);
                     let is_early = asked.is_some_and(|asked| asked.is_early);
                     must(is_early || !ledger.era.calls_stateless, || format!("a response of a client: {text}"))

@@ -13,13 +13,13 @@ use super::stateless::{Eras, REVISION, Stamp};
 use super::{Effect, Fact, Read};
 use crate::summary::{number, published};
 
-/// The facts so far. Facts enter by [`Ledger::enter`]. The judge also changes `terms`, `altered`, `missed`, `closed` and `requests.open`
+/// The facts so far. [`Ledger::enter`] adds a fact. The judge also changes `terms`, `altered`, `missed`, `closed` and `requests.open`
 /// itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
     /// Calls of ours that are not done.
     pub(super) calls: BTreeMap<u64, Call>,
-    /// The newest number that a method has returned.
+    /// The last number that a method has returned for a new call, input request or alarm.
     pub(super) newest: u64,
     /// Calls of the peer that were not cancelled and whose handler runs.
     pub(super) inbound_calls: BTreeMap<u64, InboundCall>,
@@ -80,8 +80,7 @@ pub(super) struct Terms {
     pub(super) repeats_values: bool,
     /// Progress is a percentage.
     pub(super) is_percent: bool,
-    /// `true` for the handshake, for calls of the peer, and for input requests of ours, if their time limit is zero, so that they end at
-    /// once.
+    /// `true` if the time limit is zero: of the handshake, of calls of the peer, and of input requests of ours. They then end at once.
     pub(super) zero: [bool; 3],
 }
 
@@ -135,7 +134,7 @@ pub(super) struct Call {
     pub(super) payload: Option<String>,
 }
 
-/// The kind of a call of the peer, each with a table in `docs/transitions`.
+/// The kind of a call of the peer. Each kind has a table in `docs/transitions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// A call after a handshake.
@@ -155,6 +154,7 @@ pub(super) struct InboundCall {
     /// It is a subscription with a notice that waits for its lane.
     pub(super) waits: bool,
     pub(super) lane: Lane,
+    /// The id of its request, as JSON.
     pub(super) wire: String,
     pub(super) expiry: Expiry,
     /// Its options were changed.
@@ -169,6 +169,7 @@ pub(super) struct InboundCall {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Arrived {
     pub(super) lane: Lane,
+    /// The id of its request, as JSON.
     pub(super) wire: String,
     /// The frame. Empty if it was a batch or could not be read, so that the request of the call is not known.
     pub(super) frame: String,
@@ -222,7 +223,7 @@ pub(super) struct Pending {
     pub(super) token: Option<String>,
     /// The bits of the last progress value that was sent for it.
     pub(super) last: Option<u64>,
-    /// The caller that it names.
+    /// The caller that it names, if it is stateless.
     pub(super) stamp: Option<Stamp>,
     /// It came before this end, a client, chose stateless requests.
     pub(super) is_early: bool,
@@ -242,7 +243,7 @@ pub(super) fn progress_of(method: &str, params: &Value) -> (String, bool) {
     (params[if is_percent { "invocationId" } else { "progressToken" }].to_string(), is_percent)
 }
 
-/// The greatest number of events about withdrawn input requests that wait to be polled.
+/// The maximum number of withdrawn input requests that are kept because their events may still be polled.
 const UNPOLLED: usize = 10_000;
 
 pub(super) const CANCELS: [&str; 2] = ["notifications/cancelled", "actions/cancel"];
@@ -254,13 +255,13 @@ pub(super) fn is_request(frame: &Value) -> bool {
 }
 
 impl Ledger {
-    /// The oldest request of the peer with this lane and id.
+    /// The index of the oldest request of the peer with this lane and id.
     pub(super) fn pending_of(&self, lane: Lane, id: &str) -> Option<usize> {
         self.pending.iter().position(|pending| pending.id == id && pending.lane == lane)
     }
 
-    /// The oldest request of the peer with this lane and progress token. Progress of a newer request with the same token is sent only after
-    /// the answer to the oldest.
+    /// The index of the oldest request of the peer with this lane and progress token. Progress of a newer request with the same token is
+    /// sent only after the answer to the oldest.
     pub(super) fn reported_by(&self, lane: Lane, token: &str) -> Option<usize> {
         self.pending.iter().position(|pending| pending.token.as_deref() == Some(token) && pending.lane == lane)
     }
@@ -287,7 +288,7 @@ impl Ledger {
 
     /// The accepted subscriptions that ask for a notice.
     pub(super) fn subscriptions_for<'a>(&'a self, notice: &Notice) -> impl Iterator<Item = (u64, &'a InboundCall)> {
-        // The first is a URI only for a changed resource; `wants` does not read it for a list.
+        // `published` returns a URI only for a changed resource. For a changed list, `wants` does not read the URI.
         let (uri_or_list, method) = published(notice);
         let notice = serde_json::json!({ "method": method, "params": { "uri": uri_or_list } });
         let accepted = self.inbound_calls.iter().filter(|(_, inbound)| inbound.accepted);
@@ -298,7 +299,7 @@ impl Ledger {
         accepted.filter(move |(_, inbound)| wants(inbound)).map(|(id, inbound)| (*id, inbound))
     }
 
-    /// Changes the ledger by a fact.
+    /// Adds a fact to the ledger.
     pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
         self.rounds.enter(fact, read);
         match fact {
@@ -528,7 +529,8 @@ impl Ledger {
             }
             _ if effect.cancelled && value["method"] == "notifications/cancelled" => {
                 let id = params["requestId"].to_string();
-                // The request is on the lane of the cancel, or else one with a handshake, on any lane.
+                // The cancelled request came on the lane of the cancel. If there is none on that lane, it is a request with a handshake on
+                // any lane.
                 let runs = |pending: &Pending| pending.id == id && pending.began_call != Some(false);
                 let of_lane = self.pending.iter().rposition(|pending| runs(pending) && pending.lane == lane);
                 let elsewhere = |pending: &Pending| runs(pending) && pending.stamp.is_none();

@@ -1,6 +1,6 @@
 //! The members of an object as they are written, found without the JSON reader of `protocol-core`, which is under test.
 
-/// The members of valid JSON text: each name and each value as written. Empty if it is no object.
+/// The members of valid JSON text: each name and each value as written. Empty if the text is not an object.
 pub(super) fn members(text: &str) -> Vec<(&str, &str)> {
     let mut all = Vec::new();
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
@@ -48,8 +48,8 @@ pub(super) fn carries(frame: &str, payload: &str) -> bool {
     carries_without(frame, payload, &["_meta"])
 }
 
-/// [`carries`] for the parameters of a request of ours: the session writes the name of an invocation itself.
-pub(super) fn requests(frame: &str, payload: &str) -> bool {
+/// [`carries`] for the parameters of a request of ours, except `invocationId`, which the session writes itself.
+pub(super) fn carries_request(frame: &str, payload: &str) -> bool {
     carries_without(frame, payload, &["_meta", "invocationId"])
 }
 

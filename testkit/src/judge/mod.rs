@@ -35,8 +35,8 @@ pub enum Guarantee {
     DoneOnce,
     /// G2. Judged in full.
     OneResponse,
-    /// G3. Judged in full, for what is sent and for the events about what the peer has sent. If the peer uses a token for several requests
-    /// that are not answered, the values with this token are not compared.
+    /// G3. Judged in full, for what is sent and for the events about what the peer has sent. If the peer may break rules
+    /// ([`Judge::distrust_peer`]) and uses a token for several requests that are not answered, the values with this token are not compared.
     ProgressRises,
     /// G4. Judged in full.
     SilentAfterClosed,
@@ -49,8 +49,8 @@ pub enum Guarantee {
     NeverPanics,
     /// G7. Judged in full.
     NoHotLoop,
-    /// G8. Needs a second session: after [`Watched::check_needless_timeouts`](crate::Watched::check_needless_timeouts) the output is compared
-    /// with that of a clone whose `handle_timeout` was called before any deadline.
+    /// G8. Needs a second session. Once [`Watched::check_needless_timeouts`](crate::Watched::check_needless_timeouts) was called, the
+    /// output is compared with that of a clone whose `handle_timeout` was called although no deadline had passed.
     OutputReady,
     /// G9. A call or input request that has expired must have been open at the time of some `handle_timeout` that was due. The judge does
     /// not notice another method that expires it later; the model of a [`World`](crate::World) does.
@@ -359,7 +359,7 @@ impl Judge {
         &self.coverage
     }
 
-    /// Checks a fact, and enters it into the ledger.
+    /// Checks a fact, and adds it to the ledger.
     ///
     /// # Errors
     /// The first guarantee that the fact breaks. The judge must not be used afterwards.

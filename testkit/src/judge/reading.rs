@@ -11,7 +11,7 @@ pub(super) enum Reading<'a> {
     Json(&'a str, Value),
     /// JSON that `serde_json` does not read: nested 128 deep, or with a number that is too large.
     Unread,
-    /// No JSON.
+    /// Not JSON.
     Garbage,
 }
 
@@ -24,8 +24,8 @@ pub(super) fn read(frame: &[u8]) -> Reading<'_> {
     if serde_json::from_str::<&RawValue>(text).is_ok() { Reading::Unread } else { Reading::Garbage }
 }
 
-/// Replaces each escaped half of a surrogate pair that lacks its other half, which is valid JSON but no text of Rust, by the letters of its
-/// escape.
+/// Replaces the escape of each half of a surrogate pair that lacks its other half by the letters of the escape. Such an escape is valid
+/// JSON, but a `str` cannot contain the half pair.
 fn mended(text: &str) -> Cow<'_, str> {
     let half = |at: usize| {
         let digits = text.get(at..at + 6).filter(|escape| escape.starts_with("\\u"))?.get(2..)?;

@@ -129,7 +129,7 @@ impl Rounds {
         self.asked.iter().position(|round| *round == Round::retried_by(frame, round.call))
     }
 
-    /// Begins a call that was kept between two rounds, with the answers that it has.
+    /// Adds a call that was kept between two rounds, with the answers that it already has.
     pub(super) fn resume(&mut self, call: u64, pending: &PendingInput) {
         let kept = serde_json::to_value(pending).unwrap_or_default();
         let (round, answers) = (&kept["round"], &kept["answers"]);
@@ -173,8 +173,8 @@ impl Rounds {
     }
 }
 
-/// G14. A request whose id no method has returned is the retry of one round, with its state and the names of its input requests. Any other
-/// request has only the state and the answers that its owner gave.
+/// G14. A request whose id no method has returned must be the retry of one round, with the state and the names of the input requests of
+/// that round. Any other request must have only the state and the answers that its owner gave.
 pub(super) fn rounds_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Result<(), String> {
     let (Fact::Sent { transmit, .. }, Some(Read { text, value })) = (fact, read) else { return Ok(()) };
     let (RouteKind::Request(_), Some(id)) = (transmit.route.kind, value["id"].as_u64()) else { return Ok(()) };

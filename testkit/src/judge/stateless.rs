@@ -46,8 +46,8 @@ impl Stamp {
         })
     }
 
-    /// Returns `true` if `caller`, as the session has reported it to its owner, is the caller that the request names. Compares the name,
-    /// sampling and the log level.
+    /// Returns `true` if `caller`, as the session has reported it to its owner, is the caller that the request names. The name, the support
+    /// of sampling and the log level are compared.
     pub(super) fn names(&self, caller: &Caller) -> bool {
         let level = caller.log_level().map(|level| format!("{level:?}").to_lowercase());
         let level = level.and_then(|level| LEVELS.iter().position(|other| *other == level));
@@ -61,8 +61,8 @@ impl Stamp {
         self.level.is_some_and(|least| severity(level).is_some_and(|level| level >= least))
     }
 
-    /// Returns `true` if this is the request for a subscription, and it asks for notices of this kind. Kinds that it cannot select count as
-    /// asked for.
+    /// Returns `true` if this is the request for a subscription, and it asks for notices of this kind. Kinds of notices that no
+    /// subscription can select count as asked for.
     pub(super) fn wants(&self, notice: &Value) -> bool {
         let Some(wanted) = self.wanted.as_ref().and_then(|wanted| serde_json::from_str::<Value>(wanted).ok()) else { return false };
         match notice["method"].as_str() {
@@ -86,7 +86,7 @@ pub(super) struct Eras {
     was_greeted: bool,
     /// It has received a stateless request that began a call.
     serves_stateless: bool,
-    /// It is a client, and has asked for the revisions of the server.
+    /// It is a client, and has sent a probe.
     has_probed: bool,
     /// It is a client, and has opened the handshake.
     has_greeted: bool,

@@ -97,7 +97,7 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             let Some(Read { value, .. }) = read.filter(|read| read.value.get("method").is_some()) else { return Vec::new() };
             let Some(id) = value["id"].as_u64() else { return Vec::new() };
             match ledger.rounds.call_of_retry(value).filter(|_| !ledger.calls.contains_key(&id)) {
-                // The delay is over, and the retry was written since.
+                // The delay has passed, and the retry was written after it.
                 Some(call) if ledger.rounds.between(call) == Some(Between::Delayed) => {
                     let polled = [CALL_OVER_ROUNDS, "Written", "the request is polled"];
                     ledger.of_call(call, "50 ms").into_iter().chain([polled]).collect()
@@ -157,16 +157,16 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             all.flat_map(|(id, inbound)| ledger.of_inbound_call(*id, input(*id, inbound))).collect()
         }
         Fact::Writable { lane, is_writable: true } => {
-            let is_there = |inbound: &InboundCall| inbound.kind == Kind::Listen && inbound.lane == *lane;
-            let all = ledger.inbound_calls.iter().filter(|(_, inbound)| is_there(inbound));
+            let is_on_lane = |inbound: &InboundCall| inbound.kind == Kind::Listen && inbound.lane == *lane;
+            let all = ledger.inbound_calls.iter().filter(|(_, inbound)| is_on_lane(inbound));
             all.flat_map(|(id, _)| ledger.of_inbound_call(*id, "its lane goes on")).collect()
         }
         Fact::Gone { gone: Gone::Exchange(exchange) } => {
             ledger.of_call(ledger.rounds.call_of(number(exchange)), "the exchange is lost")
         }
         Fact::Gone { gone: Gone::Lane(lane) } => {
-            let is_there = |inbound: &InboundCall| inbound.kind != Kind::Served && inbound.lane == *lane;
-            let all = ledger.inbound_calls.iter().filter(|(_, inbound)| is_there(inbound));
+            let is_on_lane = |inbound: &InboundCall| inbound.kind != Kind::Served && inbound.lane == *lane;
+            let all = ledger.inbound_calls.iter().filter(|(_, inbound)| is_on_lane(inbound));
             all.flat_map(|(id, _)| ledger.of_inbound_call(*id, "its lane is lost")).collect()
         }
         Fact::Asked { id, .. } => ledger.of_inbound_call(number(id), "ask"),
