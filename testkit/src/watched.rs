@@ -68,7 +68,8 @@ pub const ODD: &str = r#"{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":
 /// A result that contains the same members as [`ODD`].
 pub const ODD_RESULT: &str = r#"{"content":[ ],"odd":{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":2 , "z":[ ] }}"#;
 
-/// A session whose method calls, frames and events are judged. It has the methods of [`Session`], and can replace it.
+/// A session whose method calls, frames and events are judged. It has the methods of [`Session`] except [`Session::last_checkpoint`], and
+/// can replace it.
 ///
 /// A loop that names the type of its session only once can be tested with this type: `type Session = testkit::Watched;` under `cfg(test)`.
 ///

@@ -129,7 +129,7 @@ fn a_search_of_a_machine_with_infinitely_many_states_fails() {
 }
 
 #[test]
-fn a_failing_machine_is_found_with_the_fewest_steps() {
+fn a_search_returns_the_fewest_steps_to_a_violation() {
     struct Lock(Vec<u8>);
     impl Explored for Lock {
         type Step = u8;
@@ -199,7 +199,7 @@ fn a_crowd_whose_links_lose_everything_settles_and_can_be_finished() {
 }
 
 #[test]
-fn a_crowd_without_clients_or_with_clients_that_cannot_be_told_apart_is_refused() {
+fn a_crowd_without_clients_or_with_a_name_within_another_is_refused() {
     let crowd = |names: &[&str]| {
         let clients = names.iter().map(|name| with(client_config(), |config| config.identity.name = (*name).to_owned()));
         let clients: Vec<_> = clients.collect();
@@ -209,9 +209,9 @@ fn a_crowd_without_clients_or_with_clients_that_cannot_be_told_apart_is_refused(
     assert!(crowd(&["a", "ab"]).contains("the name of client 0 is part of that of another"));
 }
 
-/// The owner of a server never answers: the calls of its peer end by the deadline, and the case ends.
+/// The owner of the server never responds: the calls of its peer end at their deadlines, and the case ends.
 #[test]
-fn a_handler_that_never_ends_leaves_a_case_that_ends() {
+fn a_case_ends_although_its_handlers_never_end() {
     let mut campaign = Campaign::new(&[Happening::Request, Happening::Deadline, Happening::Closed]);
     campaign.run(0..5, 0, |case| {
         let mut link = FarEnd::new(client_config(), Faults::default(), case.seed);
@@ -222,7 +222,7 @@ fn a_handler_that_never_ends_leaves_a_case_that_ends() {
             while let Some(arrival) = link.receive(now) {
                 match arrival {
                     Arrival::Message(frame) => drop(session.handle_frame(frame, protocol_core::Lane::CHANNEL, now)),
-                    // The loop does not close either, so that only the deadline is left.
+                    // The loop does not end the session either, so that only the deadlines end calls.
                     Arrival::End(_) => {}
                 }
             }
@@ -255,7 +255,7 @@ fn a_loop_that_spins_fails() {
 }
 
 #[test]
-fn a_broken_session_in_a_users_loop_is_objected_to() {
+fn a_broken_session_in_a_loop_under_test_is_rejected() {
     let what = failure(|| {
         let mut link = FarEnd::new(client_config(), Faults::default(), 3);
         let broken = Broken::new(Session::new(server_config(), Instant::ZERO), Fault::Panics);

@@ -1,4 +1,4 @@
-//! Loops under test at a far end: split frames, stalls, and a peer that is scripted frame by frame.
+//! Event loops with a far end: split frames, stalls and other faults of links; and a peer that is scripted frame by frame.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn over_messages(faults: Faults, seed: u64) -> (Coverage, usize) {
     (session.coverage().clone(), waits)
 }
 
-/// A run of a loop that makes frames of the bytes of a stream itself.
+/// A run of a loop that reads and writes a stream of bytes.
 struct ByteRun {
     coverage: Coverage,
     /// The number of reads that ended within a frame.
@@ -94,7 +94,7 @@ fn over_bytes(faults: Faults, seed: u64) -> ByteRun {
 }
 
 #[test]
-fn a_loop_meets_stalls_and_goes_on_after_each() {
+fn a_loop_goes_on_after_each_stall_of_its_link() {
     let (mut campaign, mut waits) = (Campaign::new(&REQUIRED), 0);
     campaign.run(0..20, 0, |case| {
         let (coverage, waited) = over_messages(Faults { stall: 64, ..Faults::default() }, case.seed);
@@ -107,7 +107,7 @@ fn a_loop_meets_stalls_and_goes_on_after_each() {
 }
 
 #[test]
-fn a_loop_meets_frames_that_are_split_anywhere() {
+fn a_loop_reads_frames_that_are_split_anywhere() {
     let (mut campaign, mut splits) = (Campaign::new(&REQUIRED), 0);
     campaign.run(0..20, 0, |case| {
         let run = over_bytes(Faults { piece: 7, stall: 8, ..Faults::default() }, case.seed);
@@ -120,14 +120,14 @@ fn a_loop_meets_frames_that_are_split_anywhere() {
 }
 
 #[test]
-fn a_loop_over_a_stream_with_all_faults_gets_garbage_and_comes_to_its_end() {
+fn a_loop_over_a_stream_with_all_faults_gets_garbage_and_ends() {
     let mut campaign = Campaign::new(&[Happening::Request, Happening::Garbage, Happening::Closed]);
     campaign.run(0..40, 0, |case| over_bytes(Faults::hostile(), case.seed).coverage);
     campaign.finish();
 }
 
 #[test]
-fn a_loop_meets_each_fault_of_a_stream() {
+fn each_fault_of_a_stream_affects_a_loop() {
     let runs = |faults: Faults| (0..20).map(move |seed| over_bytes(faults, seed));
     let garbage = |faults| runs(faults).map(|run| run.coverage.of(Happening::Garbage)).sum::<u64>();
     let splits = |faults| runs(faults).map(|run| run.splits).sum::<usize>();

@@ -1,10 +1,10 @@
-//! Checks that the examples of the manual, which is the documentation of the crate, are short.
+//! Checks that the examples in the documentation of the crate (`src/lib.rs`) are short.
 
-/// The heading above each example of the manual, and the number of the example's lines that are not hidden, empty, or imports.
+/// The heading above each example, and the number of the example's lines that are not hidden, empty, or imports.
 fn examples() -> Vec<(String, usize)> {
-    let manual = include_str!("../src/lib.rs").lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
+    let documentation = include_str!("../src/lib.rs").lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
     let (mut all, mut heading, mut lines) = (Vec::new(), String::new(), None);
-    for line in manual {
+    for line in documentation {
         match (line, &mut lines) {
             ("```", Some(count)) => {
                 all.push((heading.clone(), *count));
@@ -21,7 +21,7 @@ fn examples() -> Vec<(String, usize)> {
 }
 
 #[test]
-fn each_example_of_the_manual_has_five_to_ten_lines() {
+fn each_example_of_the_crate_documentation_has_five_to_ten_lines() {
     let examples = examples();
     let headings: Vec<_> = examples.iter().map(|(heading, _)| &**heading).collect();
     assert_eq!(headings, ["A loop of your own", "A tool", "A client", "A gateway between protocols"]);

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use protocol_core::{Config, Gone, Instant, Lane, Session, TransportEnd};
 use serde_json::Value;
 
-use super::ROUNDS;
+use super::STEPS;
 use crate::coverage::Coverage;
 use crate::link::{Arrival, Faults, SimLink};
 use crate::{Subject, Watched};
 
-/// The way of the clients of a [`Crowd`] to the server.
+/// The connection of the clients of a [`Crowd`] to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
     /// A lane for each client. The lane of the first client is the channel, on which frames are sent that belong to no request.
@@ -23,8 +23,8 @@ pub enum Ways {
 
 /// Any number of clients of one server, each with links of its own, in virtual time. The clients may be of different eras.
 ///
-/// Each end is [`Watched`]. Beyond its guarantees, no frame for one client may contain the name of another (G16). The test polls the events
-/// of all ends, and calls their methods; the crowd only moves frames and the clock.
+/// Each end is [`Watched`], which checks its guarantees. In addition, no frame for one client may contain the name of another (G16). The
+/// test polls the events of all ends, and calls their methods; the crowd only moves frames and the clock.
 ///
 /// ```
 /// use protocol_core::mcp::Era;
@@ -152,7 +152,7 @@ impl<S: Subject> Crowd<S> {
 
     // ---- Frames ----
 
-    /// Puts all frames that the ends have queued onto their links. Returns `true` if there was any.
+    /// Puts all frames that the ends have queued onto their links. Returns `true` if there was a frame.
     ///
     /// # Panics
     /// If a frame for one client contains the name of another.
@@ -224,12 +224,12 @@ impl<S: Subject> Crowd<S> {
         true
     }
 
-    /// Delivers everything that can be delivered at this instant. The events stay for the test.
+    /// Delivers everything that can be delivered at this instant. Polls no events.
     ///
     /// # Panics
     /// If that never ends.
     pub fn settle(&mut self) {
-        for _ in 0..ROUNDS {
+        for _ in 0..STEPS {
             let mut moved = self.leave();
             for at in 0..self.len() {
                 moved |= self.arrive_at_server(at) | self.arrive_at_client(at);
@@ -298,8 +298,8 @@ impl<S: Subject> Crowd<S> {
 
     // ---- The gateway of `Ways::Channel` ----
 
-    /// The client that a frame of the server is for. Found by an id in the frame; in a log record, which has none, by the name of the
-    /// client.
+    /// The client that a frame of the server is for. It is found by an id in the frame, or by its name if the frame is a log record, which
+    /// has no id.
     fn owner(&self, frame: &str) -> usize {
         let number = Cell::new(None);
         self.renumbered(frame.as_bytes(), |id, _| {

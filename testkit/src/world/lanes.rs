@@ -51,8 +51,9 @@ impl Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     rng: Rng,
-    /// `true` if exchanges are bound to their lane.
+    /// `true` if exchanges are bound to their lane (Tesseron).
     binds: bool,
+    /// The greatest number of a lane so far.
     newest: u32,
     open: Vec<Lane>,
     /// Ended lanes, whose numbers may be used again.
@@ -60,7 +61,7 @@ pub(crate) struct Lanes {
     /// The lanes of requests, by their invocation ids.
     of_request: BTreeMap<String, Lane>,
     /// The lanes of input requests, by their ids.
-    of_question: BTreeMap<String, Lane>,
+    of_input_request: BTreeMap<String, Lane>,
     stopped: BTreeSet<Lane>,
     lost: BTreeSet<Lane>,
     /// A frame that has arrived but was not accepted yet.
@@ -80,7 +81,7 @@ impl Lanes {
             open: Vec::new(),
             done: Vec::new(),
             of_request: BTreeMap::new(),
-            of_question: BTreeMap::new(),
+            of_input_request: BTreeMap::new(),
             stopped: BTreeSet::new(),
             lost: BTreeSet::new(),
             held: None,
@@ -90,7 +91,7 @@ impl Lanes {
 
     /// The lane on which a frame comes; `None` if its lane is lost, so that the frame is lost, too.
     pub(super) fn pick(&mut self, frame: &[u8], session: &Session) -> Option<Lane> {
-        self.sort_out(session);
+        self.end_idle_lanes(session);
         let frame: Value = serde_json::from_slice(frame).unwrap_or_default();
         let lane = match (frame["method"].as_str(), frame.get("id")) {
             (Some("actions/invoke"), Some(_)) => {
@@ -99,7 +100,7 @@ impl Lanes {
                 lane
             }
             (Some("actions/cancel"), None) => self.bound(self.of_request.get(&frame["params"]["invocationId"].to_string())),
-            (None, Some(id)) if self.binds => self.bound(self.of_question.get(&id.to_string())),
+            (None, Some(id)) if self.binds => self.bound(self.of_input_request.get(&id.to_string())),
             (None, None) if self.binds => Lane::CHANNEL,
             (Some(_), Some(_)) if self.rng.chance(128) => self.fresh(),
             _ => self.any(),
@@ -118,6 +119,7 @@ impl Lanes {
         lane.copied().unwrap_or(Lane::CHANNEL)
     }
 
+    /// A random lane: the channel, a new or ended one, or an open one.
     fn any(&mut self) -> Lane {
         match self.rng.below(4) {
             0 => Lane::CHANNEL,
@@ -126,6 +128,7 @@ impl Lanes {
         }
     }
 
+    /// A lane with a new number, or with that of an ended lane.
     fn fresh(&mut self) -> Lane {
         if !self.done.is_empty() && self.rng.chance(80) {
             self.seen.given_again += 1;
@@ -137,7 +140,7 @@ impl Lanes {
     }
 
     /// Ends the lanes on which no reply is owed, unless they are stopped.
-    fn sort_out(&mut self, session: &Session) {
+    fn end_idle_lanes(&mut self, session: &Session) {
         let is_done = |lane: &mut Lane| session.replies_owed(*lane) == 0 && !self.stopped.contains(lane);
         self.done.extend(self.open.extract_if(.., is_done));
     }
@@ -149,13 +152,13 @@ impl Lanes {
             && let Ok(frame) = serde_json::from_slice::<Value>(frame)
             && let (Some(_), Some(id)) = (frame.get("method"), frame.get("id"))
         {
-            self.of_question.insert(id.to_string(), route.lane);
+            self.of_input_request.insert(id.to_string(), route.lane);
         }
     }
 
     /// A lane: mostly an open one, sometimes the channel, an ended one, or an unknown one.
     pub(super) fn choose(&mut self, b: u8, c: u8, session: &Session) -> Option<Lane> {
-        self.sort_out(session);
+        self.end_idle_lanes(session);
         let one_of = |all: &[Lane]| all.get(usize::from(b) % all.len().max(1)).copied();
         match c % 16 {
             0 => Some(Lane::new(1_000_000 + u32::from(b))),
@@ -190,7 +193,7 @@ impl Lanes {
         self.seen.unknown += usize::from(!was_open);
         if was_open && lane != Lane::CHANNEL {
             self.seen.lost += 1;
-            self.hang_up(lane);
+            self.forget(lane);
             self.stopped.remove(&lane);
         }
     }
@@ -198,18 +201,18 @@ impl Lanes {
     /// Notes that the session has closed a lane.
     pub(super) fn give_up(&mut self, lane: Lane) {
         self.seen.given_up += 1;
-        self.hang_up(lane);
+        self.forget(lane);
         self.stopped.remove(&lane);
     }
 
-    fn hang_up(&mut self, lane: Lane) {
+    fn forget(&mut self, lane: Lane) {
         self.open.retain(|open| *open != lane);
         self.done.retain(|done| *done != lane);
         self.lost.insert(lane);
         self.held.take_if(|(held, _)| *held == lane);
     }
 
-    /// All lanes since the beginning.
+    /// All lanes that have been opened since the beginning, except the channel.
     pub(super) fn all(&self) -> impl Iterator<Item = Lane> {
         (1..=self.newest).map(Lane::new)
     }

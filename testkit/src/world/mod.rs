@@ -1,6 +1,7 @@
 //! A [`World`] of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is checked
-//! against the guarantees G1 to G16 except G10, which needs two runs (G8 only after [`World::check_needless_timeouts`]), and compared with a
-//! model that predicts every outcome, unless the world was made without models. A [`Crowd`] has any number of clients of one server.
+//! against the guarantees G1 to G16 except G10, which needs two runs (G8 only after [`World::check_needless_timeouts`]), and compared with
+//! a model that predicts its behaviour, unless the world has no models ([`World::forget_models`]). A [`Crowd`] has any number of clients of
+//! one server.
 //!
 //! A world applies [operations](ops), four bytes each, and otherwise only delivers messages or bytes. So it is a pure function of its
 //! operations and its seed: [`World::trace`] of two equal runs is equal. Only the operations about time move the clock: to the next instant
@@ -110,7 +111,7 @@ impl World {
         Self::new(Session::new(client, Instant::ZERO), Session::new(server, Instant::ZERO), wire, seed)
     }
 
-    /// A world of two sessions with links that carry messages, after the handshake. Guarantees are checked, and outcomes are not predicted.
+    /// A world of two sessions with links that carry messages, after the handshake. The guarantees are checked; there are no models.
     ///
     /// # Panics
     /// As [`Self::shake_hands`].
@@ -119,8 +120,8 @@ impl World {
         Self::after_handshake(client, server, Wire::Messages, seed)
     }
 
-    /// A world of two sessions with streams of bytes and a driver at each end, after the handshake. Guarantees are checked, and outcomes
-    /// are not predicted.
+    /// A world of two sessions with streams of bytes and a driver at each end, after the handshake. The guarantees are checked; there are
+    /// no models.
     ///
     /// # Panics
     /// As [`Self::shake_hands`].
@@ -137,12 +138,12 @@ impl World {
     }
 }
 
-/// The number of bytes that a stream of a world holds in flight, which is less than most frames have.
+/// The number of bytes that a stream of a world holds in flight, which is less than the length of most frames.
 const STREAM: usize = 96;
 /// The maximum number of frames polled in one step.
-const A_STEP: usize = 64;
-/// The number of repetitions at one instant that counts as a livelock.
-const ROUNDS: usize = 5_000;
+const STEP_FRAMES: usize = 64;
+/// The maximum number of times that both ends make a step at one instant. More are a livelock.
+const STEPS: usize = 5_000;
 
 impl<S: Subject> World<S> {
     /// A world of two new subjects.
@@ -196,7 +197,7 @@ impl<S: Subject> World<S> {
         self.ends[at].watched_mut()
     }
 
-    /// Gives end 1 a transport of many lanes, which chooses the lane of each frame at random from `seed`. Call it only with links for messages, and before the first frame.
+    /// Gives end 1 a transport of many lanes, which chooses the lane of each frame at random from `seed`. Call it before the first frame.
     ///
     /// # Panics
     /// If there are streams of bytes between the ends.
@@ -211,7 +212,7 @@ impl<S: Subject> World<S> {
         self.lanes.as_ref().map(|lanes| lanes.seen).unwrap_or_default()
     }
 
-    /// The method calls, frames and events of both ends, in order at each.
+    /// The method calls, frames and events of each end, in order.
     #[must_use]
     pub fn trace(&self) -> [Vec<String>; 2] {
         [0, 1].map(|at| self.end(at).trace().to_vec())
@@ -225,7 +226,7 @@ impl<S: Subject> World<S> {
         all
     }
 
-    /// From now on, checks G8 after each method unless a deadline has passed: a needless `handle_timeout` must change nothing.
+    /// From now on, checks G8 after each method, unless a deadline has passed: one more `handle_timeout` must change nothing.
     pub fn check_needless_timeouts(&mut self) {
         for at in 0..2 {
             self.end_mut(at).check_needless_timeouts();
@@ -352,8 +353,8 @@ impl<S: Subject> World<S> {
     /// Runs until both ends are ready, or the client has chosen stateless requests.
     ///
     /// # Panics
-    /// If an end closes first, or that takes more than an hour of virtual time: the links lose frames, or the ends have no revision in
-    /// common.
+    /// If an end closes first, or if the handshake takes more than an hour of virtual time: the links lose frames, or the ends have no
+    /// revision in common.
     pub fn shake_hands(&mut self) {
         let limit = self.now().saturating_add(Duration::from_secs(3_600));
         self.settle();
@@ -375,7 +376,7 @@ impl<S: Subject> World<S> {
     /// # Panics
     /// If that never ends.
     pub fn settle(&mut self) {
-        for _ in 0..ROUNDS {
+        for _ in 0..STEPS {
             let moved = [self.step(0), self.step(1)];
             if moved == [false, false] {
                 return;
@@ -395,7 +396,7 @@ impl<S: Subject> World<S> {
                 [one.due(), other.due(), one.resumes(now), other.resumes(now)]
             }
         };
-        // An arrival that is due but was not accepted does not wait for a time: it waits until its end takes input.
+        // An arrival that is due but was not accepted is left out, since it waits until the receiving end takes input.
         let ends = self.ends.iter().map(|end| match end {
             Node::Bare { watched, .. } => watched.subject().poll_timeout(),
             Node::Driven { armed, over, .. } => armed.borrow().as_ref().map(|(at, _)| *at).filter(|_| !over),
@@ -451,7 +452,7 @@ impl<S: Subject> World<S> {
                     moved |= timeout(watched);
                 }
                 // Bounded, so that `settle` detects a session that sends without end.
-                for _ in 0..A_STEP {
+                for _ in 0..STEP_FRAMES {
                     if !links[at].accepts(now) {
                         break;
                     }
@@ -556,7 +557,7 @@ impl<S: Subject> World<S> {
     }
 }
 
-/// Applies `steps` random operations, a pure function of `seed`. No end is closed; call [`World::finish`] for that.
+/// Applies up to `steps` random operations, which depend on `seed` alone. None of them closes an end: call [`World::finish`] for that.
 pub fn storm<S: Subject>(world: &mut World<S>, seed: u64, steps: usize) {
     let mut rng = Rng::new(seed);
     for _ in 0..steps {

@@ -20,7 +20,7 @@ use crate::config::{agent, agent_capabilities};
 use crate::scripted::json;
 use crate::{ODD, ODD_RESULT, Subject, Watched};
 
-/// Asks the caller's user to open a URL.
+/// Makes an input request to open a URL.
 pub const OPEN_URL: u8 = 38;
 
 /// Subscribes to a resource, or unsubscribes from it.
@@ -39,7 +39,7 @@ pub const LOG: u8 = 44;
 /// One operation.
 pub type Operation = [u8; 4];
 
-/// The number of places for opcodes; the byte is taken modulo this.
+/// The number of possible opcodes: the first byte of an operation is taken modulo this number.
 pub const PLACES: u8 = 64;
 /// The number of opcodes that [`random`] chooses from, apart from [`OPEN_URL`]. Some higher opcodes do something, too.
 pub const OPCODES: u8 = 32;
@@ -123,7 +123,7 @@ fn resource(c: u8) -> String {
     format!("u:{}", c & 1)
 }
 
-/// The kinds that are offered; all of them for 0.
+/// The kinds of notices that a server offers to a subscription; all of them for 0.
 fn offered(c: u8) -> SubscriptionFilter {
     let mut offered = SubscriptionFilter::default();
     (offered.tools, offered.prompts) = (c & 1 == 0, c & 2 == 0);
@@ -148,7 +148,7 @@ fn update(b: u8, c: u8) -> Progress {
     update
 }
 
-fn question(c: u8) -> Ask {
+fn input_request(c: u8) -> Ask {
     match c % 4 {
         0 => Ask::from(Sample::new("?")),
         1 => Ask::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#))),
@@ -157,10 +157,10 @@ fn question(c: u8) -> Ask {
     }
 }
 
-/// A round of up to two input requests. Its state is unique, since a judge finds the call of a retry by it.
+/// A round of up to two input requests. Its state is unique, since a judge identifies the call of a retry by the state.
 fn round(id: InboundId, c: u8) -> InputRound {
     let asks = ["a", "b"].into_iter().take(usize::from(c >> 2) % 3).zip([c >> 4, c >> 6]);
-    let round = asks.fold(InputRound::new(), |round, (name, kind)| round.ask(name, question(kind)));
+    let round = asks.fold(InputRound::new(), |round, (name, kind)| round.ask(name, input_request(kind)));
     round.with_state(format!("state of {id}"))
 }
 
@@ -237,7 +237,7 @@ impl<S: Subject> World<S> {
         match opcode % PLACES {
             // Subscriptions on Tesseron are different, and are not tested here.
             SUBSCRIBE..=PUBLISH if self.end(0).is_tesseron() => {}
-            0..=8 | 10..=16 | 28 | OPEN_URL | SUBSCRIBE..=LOG => self.verb(opcode % PLACES, at, b, c, now),
+            0..=8 | 10..=16 | 28 | OPEN_URL | SUBSCRIBE..=LOG => self.apply_to_end(opcode % PLACES, at, b, c, now),
             9 => _ = self.end_mut(at).log(None, record(), now),
             17 => {
                 if let Some(next) = self.next() {
@@ -283,17 +283,17 @@ impl<S: Subject> World<S> {
             }
             // A gateway claims the app for its agent.
             32 if self.end(0).is_tesseron() => _ = self.end_mut(0).claim(agent(), agent_capabilities(), 1, now),
-            33..=37 => self.lane_verb(opcode % PLACES, b, c, now),
+            33..=37 => self.apply_to_lanes(opcode % PLACES, b, c, now),
             _ => {}
         }
         self.settle();
         self.check_lanes();
     }
 
-    fn verb(&mut self, opcode: u8, at: usize, b: u8, c: u8, now: Instant) {
+    fn apply_to_end(&mut self, opcode: u8, at: usize, b: u8, c: u8, now: Instant) {
         let watched = self.end_mut(at);
-        let (open, gone) = (pick(&watched.ids.outbound_calls, b), watched.ids.last_ended);
-        let serve = pick(&watched.ids.inbound_calls, b);
+        let (open, last_ended) = (pick(&watched.ids.outbound_calls, b), watched.ids.last_ended);
+        let inbound = pick(&watched.ids.inbound_calls, b);
         match opcode {
             0 => drop(watched.invoke(call(watched, Op::CallTool, b, c), now)),
             1 => drop(watched.invoke(call(watched, Op::ListTools, b, c), now)),
@@ -304,12 +304,12 @@ impl<S: Subject> World<S> {
                 }
             }
             4 => {
-                if let Some(id) = serve {
+                if let Some(id) = inbound {
                     _ = watched.progress(id, update(c >> 6, c), now);
                 }
             }
             5 => {
-                if let Some(id) = serve {
+                if let Some(id) = inbound {
                     let is_subscription = watched.ids.subscriptions.iter().any(|(open, _)| *open == id);
                     let session = watched.subject().session();
                     // The model cannot predict rounds.
@@ -326,12 +326,12 @@ impl<S: Subject> World<S> {
                 }
             }
             6 => {
-                if let Some(id) = serve {
-                    _ = watched.request_input(id, question(c), now);
+                if let Some(id) = inbound {
+                    _ = watched.request_input(id, input_request(c), now);
                 }
             }
             OPEN_URL => {
-                if let Some(id) = serve {
+                if let Some(id) = inbound {
                     _ = watched.request_input(id, OpenUrl::new("?", "https://a/").with_id("e").into(), now);
                 }
             }
@@ -346,26 +346,26 @@ impl<S: Subject> World<S> {
                 }
             }
             10 => {
-                if let Some(id) = serve {
+                if let Some(id) = inbound {
                     _ = watched.checkpoint(id, json(r#"{"processed":1}"#));
                 }
             }
             11 => {
-                if let Some(id) = serve {
+                if let Some(id) = inbound {
                     _ = watched.configure(id, ServeOptions::default().with_deadline(Duration::from_millis(u64::from(c) * 20)), now);
                 }
             }
             12 => {
-                if let Some(id) = serve {
+                if let Some(id) = inbound {
                     let window = RateWindow::new(u32::from(c % 5), Duration::from_millis(u64::from(c) * 4));
                     _ = watched.configure(id, ServeOptions::default().with_window(window), now);
                 }
             }
             // Methods that are called too late.
-            13 => gone.0.into_iter().for_each(|id| _ = watched.cancel(id, Some("why"), now)),
-            14 => gone.1.into_iter().for_each(|id| _ = watched.respond(id, Reply::Tool(ToolOutput::text("late")), now)),
-            15 => gone.1.into_iter().for_each(|id| _ = watched.progress(id, Progress::value(1.0), now)),
-            16 => gone.2.into_iter().for_each(|key| _ = watched.abandon_input(key, now)),
+            13 => last_ended.0.into_iter().for_each(|id| _ = watched.cancel(id, Some("why"), now)),
+            14 => last_ended.1.into_iter().for_each(|id| _ = watched.respond(id, Reply::Tool(ToolOutput::text("late")), now)),
+            15 => last_ended.1.into_iter().for_each(|id| _ = watched.progress(id, Progress::value(1.0), now)),
+            16 => last_ended.2.into_iter().for_each(|key| _ = watched.abandon_input(key, now)),
             SUBSCRIBE => {
                 let change = if b & 1 == 0 { Invoke::subscribe(resource(c)) } else { Invoke::unsubscribe(resource(c)) };
                 drop(watched.invoke(change, now));
@@ -397,14 +397,14 @@ impl<S: Subject> World<S> {
                 watched.publish(&notice, now);
             }
             LOG => {
-                if let Some(id) = serve {
+                if let Some(id) = inbound {
                     _ = watched.log(Some(id), record(), now);
                 }
             }
             // Many updates in a row.
             _ => {
                 for value in 0..u32::from(c % 16) {
-                    if let Some(id) = serve {
+                    if let Some(id) = inbound {
                         _ = watched.progress(id, Progress::value(f64::from(u32::from(b) + value)), now);
                     }
                 }
@@ -412,8 +412,8 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Applies an operation on lanes, if the world has many lanes.
-    fn lane_verb(&mut self, opcode: u8, b: u8, c: u8, now: Instant) {
+    /// Applies an operation on the lanes of end 1, or loses an exchange of end 0, if the world has many lanes.
+    fn apply_to_lanes(&mut self, opcode: u8, b: u8, c: u8, now: Instant) {
         let session = self.ends[1].watched().subject().session();
         let Some(lanes) = &mut self.lanes else { return };
         let (lane, stopped) = (lanes.choose(b, c, session), lanes.choose_stopped(b));
