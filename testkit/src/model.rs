@@ -1,13 +1,12 @@
-//! A second, simple implementation of a session that predicts its outcomes: plain maps, no timers, no efficient queue.
+//! A second, simple implementation of a session, which predicts the behaviour of the session: plain maps, no timers, no efficient queue.
 //!
-//! The methods of a [`Model`] are called with the same arguments and in the same order as those of a session. It predicts every event,
-//! every frame, every result of a method and the next deadline, each as a short text ([`crate::summary`]). It searches all open calls for
-//! the next deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It does not
-//! count bytes: it has no limits on sizes, and no congestion but that of a stopped lane.
+//! The methods of a [`Model`] are called with the same arguments and in the same order as those of a session. The model predicts every
+//! event, every frame, every result of a method and the next deadline, each as a short text ([`crate::summary`]). It searches all open
+//! calls for the next deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It
+//! does not count bytes: it has no limits on sizes, and no congestion except on a stopped lane.
 //!
-//! In the names of this module a *call* is an outbound call, and a *serve* is an inbound call. A *question* is an outbound input request,
-//! and *asked* stands for an inbound one. Only the questions of a [`Call`], and those that arrive in [`Model::take_question`], are inbound.
-//! A *wire* is the id of a request of the peer, as JSON text.
+//! In the names of this module a *call* is an outbound call unless it is named inbound, and an *input request* is an outbound one unless it
+//! is named one of the peer. A *wire* is the id of a request of the peer, as JSON text.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,7 +19,7 @@ use serde_json::Value;
 
 use crate::summary::{self, Kinds};
 
-/// The result of a method: the number of an id, a count, or 0; or as an `Err` the name of an error, or of a value that is no number.
+/// The result of a method: the number of an id, a count, or 0; or as an `Err` the name of an error, or of a value that is not a number.
 pub(crate) type Answered = Result<u64, String>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ enum Phase {
 /// The request of ours with which the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
-    /// The request for the revisions of the server. After the last probe no handshake is tried.
+    /// The request for the revisions of the server. If `is_last`, no handshake follows it.
     Probe { exchange: u64, is_last: bool },
     /// The handshake, perhaps after a probe that was not answered in time.
     Greeting { exchange: u64, late_probe: Option<u64> },
@@ -122,9 +121,11 @@ enum Due {
     Handshake,
     Close,
     Call(u64),
-    Question(u64),
-    Serve(u64),
+    InputRequest(u64),
+    InboundCall(u64),
+    /// The kept update of an inbound call may be sent.
     Flush(u64),
+    /// The reply to an inbound call may be sent.
     Release(u64),
     Alarm(u64),
     Acknowledgement,
@@ -138,7 +139,7 @@ struct Call {
     given: Value,
     /// The resource that it names.
     uri: String,
-    /// Its request is stateless; for a held call: it would be, if it were sent now.
+    /// Its request is stateless, or would be if a held call were sent now.
     is_stateless: bool,
     /// The index of its request among all sent requests.
     place: u64,
@@ -147,7 +148,7 @@ struct Call {
     /// The instant from which the idle timeout counts.
     last_activity: u64,
     /// The instant since which it has had open input requests.
-    asked: u64,
+    asked_since: u64,
     clocks: CallTimeouts,
     /// Its request asks for progress.
     observed: bool,
@@ -156,14 +157,14 @@ struct Call {
     /// The greatest progress value so far.
     floor: Option<f64>,
     last: Option<Progress>,
-    /// The instant before which progress that does not increase is not reported again.
+    /// The instant until which progress that does not increase is not reported again.
     quiet_until: Option<u64>,
     /// The open input requests of the peer that belong to it.
-    questions: Vec<u64>,
+    peer_input_requests: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
-enum Serving {
+enum InboundState {
     Active,
     /// The reply is sent at the instant `at`.
     Answered {
@@ -175,7 +176,7 @@ enum Serving {
 }
 
 #[derive(Clone, Debug)]
-struct Serve {
+struct InboundCall {
     lane: Lane,
     wire: String,
     is_tool: bool,
@@ -192,8 +193,8 @@ struct Serve {
     /// The greatest progress value so far.
     floor: Option<f64>,
     kept: Option<Progress>,
-    /// Its place among the calls whose progress or notices wait only for their stopped lanes. The first part is `false` for a final update
-    /// and for notices, which come before all others.
+    /// Its place in the order of the calls whose progress or notices wait only because their lanes are stopped. The first part is `false`
+    /// for a final update and for notices, which come before all others.
     place: Option<(bool, u64)>,
     rate: RateWindow,
     /// The instants of the last updates that count toward `rate`.
@@ -203,12 +204,12 @@ struct Serve {
     /// The instant of the last update, acknowledgement or notice.
     last_sent: Option<u64>,
     checkpoint: bool,
-    questions: Vec<u64>,
-    state: Serving,
+    input_requests: Vec<u64>,
+    state: InboundState,
 }
 
 #[derive(Clone, Debug)]
-struct Question {
+struct InputRequest {
     /// The inbound call that it belongs to.
     asker: u64,
     lane: Lane,
@@ -220,7 +221,7 @@ struct Question {
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct PeerInputRequest {
     lane: Lane,
     wire: String,
     /// The outbound call that it belongs to.
@@ -231,27 +232,27 @@ struct Asked {
 /// The user of an id of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    Serve(u64),
-    Asked(u64),
+    InboundCall(u64),
+    PeerInputRequest(u64),
 }
 
-/// The kind of a queued frame, by which the frame is found to withdraw it.
+/// The kind of a queued frame, by which a frame is found when it is withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
     Request(u64),
     Progress(u64),
-    /// A log record of an inbound call, or of none. The second value is the length of the invocation id in it, on which alone the length of
-    /// the record depends.
+    /// A log record of an inbound call, or of none. The second value is the length of the invocation id in the record. The length of the
+    /// record depends on nothing else.
     Log(Option<u64>, usize),
 }
 
-/// A queued frame and its lane. `part` is the kind of its route, and `summary` the frame, in a few words.
+/// A queued frame and its lane. `route` is the kind of its route, and `summary` the frame, in a few words.
 #[derive(Clone, Debug)]
 struct Waiting {
     kind: Kind,
     lane: Lane,
-    part: String,
+    route: String,
     summary: String,
 }
 
@@ -274,7 +275,7 @@ struct Terms {
     deadline: Option<i64>,
     closing: Option<i64>,
     /// A withdrawn input request is cancelled by a frame.
-    cancels_questions: bool,
+    cancels_input_requests: bool,
     /// Inbound calls continue after the peer has ended its side.
     answers_after_eof: bool,
     /// Progress is a percentage, an update may have no value, and an update with an unchanged value and a message is accepted.
@@ -300,7 +301,7 @@ const MCP: Terms = Terms {
     cancelled: None,
     deadline: None,
     closing: None,
-    cancels_questions: true,
+    cancels_input_requests: true,
     answers_after_eof: true,
     percent: false,
     over: -32800,
@@ -322,7 +323,7 @@ const TESSERON: Terms = Terms {
     cancelled: Some(-32001),
     deadline: Some(-32002),
     closing: Some(-32001),
-    cancels_questions: false,
+    cancels_input_requests: false,
     answers_after_eof: false,
     percent: true,
     over: -32001,
@@ -349,7 +350,7 @@ pub(crate) struct Model {
     /// This end is a client that has chosen stateless requests.
     is_stateless: bool,
     /// This end is a server whose peer need not make the handshake.
-    is_optional: bool,
+    is_handshake_optional: bool,
     /// The least severe level of log records that this end sends (`level`), and asks for (`wanted_level`).
     level: Level,
     wanted_level: Option<Level>,
@@ -364,9 +365,9 @@ pub(crate) struct Model {
     /// The number of the next id.
     next: u64,
     calls: BTreeMap<u64, Call>,
-    serves: BTreeMap<u64, Serve>,
-    questions: BTreeMap<u64, Question>,
-    asked: BTreeMap<u64, Asked>,
+    inbound_calls: BTreeMap<u64, InboundCall>,
+    input_requests: BTreeMap<u64, InputRequest>,
+    peer_input_requests: BTreeMap<u64, PeerInputRequest>,
     alarms: BTreeMap<u64, u64>,
     /// The ids of the peer that are in use.
     live: BTreeMap<(Lane, String), Owner>,
@@ -374,7 +375,7 @@ pub(crate) struct Model {
     past: VecDeque<String>,
     /// The highest number that the peer has used as an id.
     highest: Option<i64>,
-    /// The instant before which progress of no known call is not reported again.
+    /// The instant until which progress of unknown calls is not reported again.
     quiet_until: u64,
     out: VecDeque<Waiting>,
     events: VecDeque<String>,
@@ -400,7 +401,7 @@ fn micros(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The result that a model predicts by a name: that of an error, or of a value that is no id.
+/// The result that a model predicts by a name: the name of an error, or of a value that is not an id.
 fn by_name(name: &str) -> Answered {
     Err(name.to_owned())
 }
@@ -425,7 +426,7 @@ impl Model {
             handshake_at: None,
             opening: None,
             is_stateless: false,
-            is_optional: false,
+            is_handshake_optional: false,
             level: config.log_level,
             wanted_level: None,
             subscriber: Subscriber::default(),
@@ -436,9 +437,9 @@ impl Model {
             close_at: None,
             next: 1,
             calls: BTreeMap::new(),
-            serves: BTreeMap::new(),
-            questions: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            inbound_calls: BTreeMap::new(),
+            input_requests: BTreeMap::new(),
+            peer_input_requests: BTreeMap::new(),
             alarms: BTreeMap::new(),
             live: BTreeMap::new(),
             past: VecDeque::new(),
@@ -453,7 +454,7 @@ impl Model {
         match opens {
             true if client && !terms.names && config.era != Era::Legacy => model.probe(false),
             true => model.greet(None),
-            false if config.era == Era::Modern => model.is_optional = true,
+            false if config.era == Era::Modern => model.is_handshake_optional = true,
             false => model.limit_handshake(),
         }
         model
@@ -510,8 +511,8 @@ impl Model {
     /// Chooses the era by the answer to a probe.
     fn take_probe_answer(&mut self, frame: &Value, is_last: bool, is_late: bool) {
         let (result, error) = (&frame["result"], frame.get("error"));
-        let serves = |versions: &Value| versions.as_array().is_some_and(|all| all.contains(&Value::from(REVISION)));
-        if result.is_object() && serves(&result["supportedVersions"]) {
+        let has_revision = |versions: &Value| versions.as_array().is_some_and(|all| all.contains(&Value::from(REVISION)));
+        if result.is_object() && has_revision(&result["supportedVersions"]) {
             if let Some(Opening::Greeting { exchange, .. }) = self.opening {
                 self.take_back(exchange);
             }
@@ -523,7 +524,7 @@ impl Model {
             }
             return;
         }
-        if error.is_some_and(|error| error["code"] == RpcError::UNSUPPORTED_VERSION && serves(&error["data"]["supported"]))
+        if error.is_some_and(|error| error["code"] == RpcError::UNSUPPORTED_VERSION && has_revision(&error["data"]["supported"]))
             && !is_last
         {
             return self.probe(true);
@@ -554,8 +555,8 @@ impl Model {
     }
 
     /// Returns `true` for a server whose peer has made no handshake, and sends stateless requests instead.
-    fn is_forgone(&self) -> bool {
-        self.is_optional && self.phase == Phase::Fresh
+    fn is_without_handshake(&self) -> bool {
+        self.is_handshake_optional && self.phase == Phase::Fresh
     }
 
     // ---- The subscription of a client ----
@@ -710,26 +711,30 @@ impl Model {
     #[must_use]
     pub(crate) fn digest(&self, now: u64) -> String {
         let from_now = |at: &mut u64| *at = at.wrapping_sub(now);
-        let (mut calls, mut serves, mut questions) = (self.calls.clone(), self.serves.clone(), self.questions.clone());
+        let (mut calls, mut inbound_calls, mut input_requests) =
+            (self.calls.clone(), self.inbound_calls.clone(), self.input_requests.clone());
         for call in calls.values_mut() {
-            [call.latest.as_mut(), Some(&mut call.last_activity), Some(&mut call.asked), call.quiet_until.as_mut()]
+            [call.latest.as_mut(), Some(&mut call.last_activity), Some(&mut call.asked_since), call.quiet_until.as_mut()]
                 .into_iter()
                 .flatten()
                 .for_each(from_now);
         }
-        for serve in serves.values_mut() {
-            [Some(&mut serve.received), serve.deadline.as_mut(), serve.last_sent.as_mut()].into_iter().flatten().for_each(from_now);
-            serve.counted.iter_mut().for_each(from_now);
-            if let Serving::Answered { at, .. } = &mut serve.state {
+        for inbound in inbound_calls.values_mut() {
+            [Some(&mut inbound.received), inbound.deadline.as_mut(), inbound.last_sent.as_mut()]
+                .into_iter()
+                .flatten()
+                .for_each(from_now);
+            inbound.counted.iter_mut().for_each(from_now);
+            if let InboundState::Answered { at, .. } = &mut inbound.state {
                 from_now(at);
             }
         }
-        questions.values_mut().filter_map(|question| question.at.as_mut()).for_each(from_now);
+        input_requests.values_mut().filter_map(|input| input.at.as_mut()).for_each(from_now);
         let [handshake, close] = [self.handshake_at, self.close_at].map(|at| at.map(|at| at.wrapping_sub(now)));
         let phases =
             (self.phase, self.ending, self.peer_ended, handshake, close, self.next, self.now.wrapping_sub(now), self.peer_can);
-        let peer = (&self.asked, &self.live, &self.past, self.highest);
-        // Of the place of a request it matters only if it comes after that of the current subscription.
+        let peer = (&self.peer_input_requests, &self.live, &self.past, self.highest);
+        // Of the place of a request only this matters: whether it is after that of the current subscription.
         let mut subscriber = self.subscriber.clone();
         subscriber.acknowledge_by.iter_mut().for_each(from_now);
         if let Some(current) = &mut subscriber.current {
@@ -738,10 +743,10 @@ impl Model {
         } else {
             calls.values_mut().for_each(|call| call.place = 0);
         }
-        let eras = (self.opening, &self.greeting_of_peer, self.is_stateless, self.is_optional);
+        let eras = (self.opening, &self.greeting_of_peer, self.is_stateless, self.is_handshake_optional);
         let levels = (self.level, self.wanted_level);
         format!(
-            "{phases:?} {calls:?} {serves:?} {questions:?} {peer:?} {:?} {:?} {:?} {:?} {eras:?} {levels:?} {subscriber:?}",
+            "{phases:?} {calls:?} {inbound_calls:?} {input_requests:?} {peer:?} {:?} {:?} {:?} {:?} {eras:?} {levels:?} {subscriber:?}",
             self.alarms, self.out, self.events, self.stopped
         )
     }
@@ -756,9 +761,9 @@ impl Model {
     /// The next frame of a lane, or of any lane for `None`, with the kind of its route. The order between lanes is not predicted.
     pub(crate) fn poll_transmit(&mut self, lane: Option<Lane>) -> Option<String> {
         let may_leave = |waiting: &Waiting| !self.stopped.contains(&waiting.lane) && lane.is_none_or(|lane| lane == waiting.lane);
-        let Waiting { part, summary, .. } = self.out.iter().position(may_leave).and_then(|next| self.out.remove(next))?;
+        let Waiting { route, summary, .. } = self.out.iter().position(may_leave).and_then(|next| self.out.remove(next))?;
         self.settle_ending();
-        Some(format!("{summary} as {part}"))
+        Some(format!("{summary} as {route}"))
     }
 
     /// The next deadline.
@@ -777,10 +782,14 @@ impl Model {
     /// The lanes other than the channel that have queued frames or open requests, or that are stopped.
     #[must_use]
     pub(crate) fn open_lanes(&self) -> BTreeSet<Lane> {
-        let serves = self.serves.values().filter(|serve| !matches!(serve.state, Serving::Cancelled)).map(|serve| serve.lane);
-        let asked = self.asked.values().map(|asked| asked.lane);
+        let inbound_calls = self
+            .inbound_calls
+            .values()
+            .filter(|inbound| !matches!(inbound.state, InboundState::Cancelled))
+            .map(|inbound| inbound.lane);
+        let peer_input = self.peer_input_requests.values().map(|peer_input| peer_input.lane);
         let waiting = self.out.iter().map(|waiting| waiting.lane);
-        let all = serves.chain(asked).chain(waiting).chain(self.stopped.iter().copied());
+        let all = inbound_calls.chain(peer_input).chain(waiting).chain(self.stopped.iter().copied());
         all.filter(|lane| *lane != Lane::CHANNEL).collect()
     }
 
@@ -793,8 +802,9 @@ impl Model {
     /// The number of requests that came on a lane and have no reply yet.
     #[must_use]
     pub(crate) fn replies_owed(&self, lane: Lane) -> usize {
-        let serves = self.serves.values().filter(|serve| serve.lane == lane && !matches!(serve.state, Serving::Cancelled));
-        serves.count() + self.asked.values().filter(|asked| asked.lane == lane).count()
+        let inbound_calls =
+            self.inbound_calls.values().filter(|inbound| inbound.lane == lane && !matches!(inbound.state, InboundState::Cancelled));
+        inbound_calls.count() + self.peer_input_requests.values().filter(|peer_input| peer_input.lane == lane).count()
     }
 
     /// Returns `true` once the session is closed.
@@ -806,11 +816,11 @@ impl Model {
     /// The numbers of outbound calls, of inbound calls, and of inbound calls that are cancelled.
     #[must_use]
     pub(crate) fn sizes(&self) -> (usize, usize, usize) {
-        (self.calls.len(), self.serves.len(), self.cancelled())
+        (self.calls.len(), self.inbound_calls.len(), self.cancelled())
     }
 
     fn cancelled(&self) -> usize {
-        self.serves.values().filter(|serve| matches!(serve.state, Serving::Cancelled)).count()
+        self.inbound_calls.values().filter(|inbound| matches!(inbound.state, InboundState::Cancelled)).count()
     }
 
     fn number(&mut self) -> u64 {
@@ -819,12 +829,12 @@ impl Model {
     }
 
     /// Queues a frame of [`Kind::Plain`].
-    fn push_plain(&mut self, lane: Lane, part: impl Into<String>, summary: String) {
-        self.push(Kind::Plain, lane, part, summary);
+    fn push_plain(&mut self, lane: Lane, route: impl Into<String>, summary: String) {
+        self.push(Kind::Plain, lane, route, summary);
     }
 
-    fn push(&mut self, kind: Kind, lane: Lane, part: impl Into<String>, summary: String) {
-        self.out.push_back(Waiting { kind, lane, part: part.into(), summary });
+    fn push(&mut self, kind: Kind, lane: Lane, route: impl Into<String>, summary: String) {
+        self.out.push_back(Waiting { kind, lane, route: route.into(), summary });
     }
 
     /// Queues the reply to an inbound call.
@@ -846,7 +856,7 @@ impl Model {
         self.out.iter().any(|waiting| waiting.kind == Kind::Request(request))
     }
 
-    /// Withdraws a queued request. Returns `false` if it is not queued, or not any more.
+    /// Withdraws a request of ours that is still queued. Returns `false` if it is not queued.
     fn take_back(&mut self, request: u64) -> bool {
         let before = self.out.len();
         self.out.retain(|waiting| waiting.kind != Kind::Request(request));
@@ -865,7 +875,7 @@ impl Model {
     }
 
     fn call_deadline(call: &Call) -> Option<(u64, &'static str)> {
-        if call.held || !call.questions.is_empty() {
+        if call.held || !call.peer_input_requests.is_empty() {
             return None;
         }
         let idle = call.clocks.idle.map(|idle| (call.last_activity + micros(idle), "idle"));
@@ -876,9 +886,9 @@ impl Model {
         }
     }
 
-    /// Returns `true` if there is a kept update, and it has all that its protocol needs.
-    fn can_go(&self, serve: &Serve) -> bool {
-        serve.kept.as_ref().is_some_and(|kept| kept.value.is_some() || self.terms.percent)
+    /// Returns `true` if there is a kept update, and it has a value, which MCP requires.
+    fn can_flush(&self, inbound: &InboundCall) -> bool {
+        inbound.kept.as_ref().is_some_and(|kept| kept.value.is_some() || self.terms.percent)
     }
 
     fn due(&self) -> Option<(u64, Due)> {
@@ -889,19 +899,20 @@ impl Model {
         all.extend(self.handshake_at.map(|at| (at, Due::Handshake)));
         all.extend(self.close_at.map(|at| (at, Due::Close)));
         all.extend(self.calls.iter().filter_map(|(id, call)| Self::call_deadline(call).map(|(at, _)| (at, Due::Call(*id)))));
-        all.extend(self.questions.iter().filter_map(|(key, question)| question.at.map(|at| (at, Due::Question(*key)))));
+        all.extend(self.input_requests.iter().filter_map(|(key, input)| input.at.map(|at| (at, Due::InputRequest(*key)))));
         all.extend(self.alarms.iter().map(|(id, at)| (*at, Due::Alarm(*id))));
         all.extend(self.subscriber.acknowledge_by.map(|at| (at, Due::Acknowledgement)));
-        for (id, serve) in &self.serves {
-            match &serve.state {
-                Serving::Active => {
-                    all.extend(serve.deadline.map(|at| (at, Due::Serve(*id))));
-                    let fills = serve.counted.len().checked_sub(serve.rate.updates as usize).and_then(|at| serve.counted.get(at));
-                    let waits = serve.place.is_none() && self.can_go(serve);
-                    all.extend(fills.filter(|_| waits).map(|at| (*at + micros(serve.rate.length), Due::Flush(*id))));
+        for (id, inbound) in &self.inbound_calls {
+            match &inbound.state {
+                InboundState::Active => {
+                    all.extend(inbound.deadline.map(|at| (at, Due::InboundCall(*id))));
+                    let fills =
+                        inbound.counted.len().checked_sub(inbound.rate.updates as usize).and_then(|at| inbound.counted.get(at));
+                    let waits = inbound.place.is_none() && self.can_flush(inbound);
+                    all.extend(fills.filter(|_| waits).map(|at| (*at + micros(inbound.rate.length), Due::Flush(*id))));
                 }
-                Serving::Answered { at, .. } => all.extend([(*at, Due::Release(*id))]),
-                Serving::Cancelled => {}
+                InboundState::Answered { at, .. } => all.extend([(*at, Due::Release(*id))]),
+                InboundState::Cancelled => {}
             }
         }
         all.first().copied()
@@ -926,12 +937,12 @@ impl Model {
                         self.violation(Violation::PingUnanswered);
                     }
                 }
-                Due::Question(key) => {
-                    if let Some(question) = self.take_question_back(key) {
-                        self.bring(key, &question, "timed out");
+                Due::InputRequest(key) => {
+                    if let Some(input) = self.withdraw_input_request(key) {
+                        self.push_answer(key, &input, "timed out");
                     }
                 }
-                Due::Serve(id) => self.cut_short(id, "deadline"),
+                Due::InboundCall(id) => self.cut_short(id, "deadline"),
                 Due::Flush(id) => self.flush(id),
                 Due::Release(id) => self.release(id),
                 Due::Alarm(id) => {
@@ -961,12 +972,12 @@ impl Model {
         }
         let depth = match call.parent {
             None => 0,
-            Some(key) => match self.asked.get(&summary::number(key)) {
-                Some(asked) => asked.depth,
+            Some(key) => match self.peer_input_requests.get(&summary::number(key)) {
+                Some(peer_input) => peer_input.depth,
                 None => return by_name("NoParent"),
             },
         };
-        if self.is_forgone() && call.op() == Op::Ping {
+        if self.is_without_handshake() && call.op() == Op::Ping {
             return by_name("NotReady");
         }
         if !self.client && (self.terms.names || !matches!(call.op(), Op::Ping | Op::Custom)) {
@@ -992,7 +1003,7 @@ impl Model {
         let observed = self.terms.names || call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
         let method = if call.op() == Op::CallTool { self.terms.call } else { summary::op(call.op()) };
         let held = !(self.phase == Phase::Ready || (method == "ping" && !self.is_probing()));
-        let (now, last, questions) = (self.now, None, Vec::new());
+        let (now, last, peer_input_requests) = (self.now, None, Vec::new());
         let given = call.given().and_then(|given| serde_json::from_str(given.as_str()).ok()).unwrap_or_default();
         let made = Call {
             op: call.op(),
@@ -1003,7 +1014,7 @@ impl Model {
             place: 0,
             latest: None,
             last_activity: now,
-            asked: now,
+            asked_since: now,
             clocks,
             observed,
             depth,
@@ -1011,7 +1022,7 @@ impl Model {
             floor: None,
             last,
             quiet_until: None,
-            questions,
+            peer_input_requests,
         };
         if !held && self.is_stateless && self.serve_locally(&made) {
             self.push_event(format!("done {id} result"));
@@ -1052,7 +1063,7 @@ impl Model {
         let (name, names) = (self.name(id), self.terms.names);
         let (level, is_stateless) = (self.level_words(), self.is_stateless);
         let Some(call) = self.calls.get_mut(&id) else { return };
-        (call.last_activity, call.asked, call.held) = (self.now, self.now, false);
+        (call.last_activity, call.asked_since, call.held) = (self.now, self.now, false);
         call.latest = call.clocks.max_total.map(|total| self.now + micros(total));
         if let Some((_, clock)) = Self::call_deadline(call).filter(|(at, _)| *at <= self.now) {
             // A held call gets no cancel, since its request was not sent.
@@ -1129,14 +1140,14 @@ impl Model {
     /// [`protocol_core::Session::provide_input`].
     pub(crate) fn provide_input(&mut self, key: u64, answer: &Answer, now: u64) -> Answered {
         self.advance(now);
-        let Some(asked) = self.asked.remove(&key) else { return by_name("NotLive") };
+        let Some(peer_input) = self.peer_input_requests.remove(&key) else { return by_name("NotLive") };
         let summary = match answer {
-            Answer::Refused(error) => format!("error {} {}", asked.wire, error.code),
-            _ => format!("result {}", asked.wire),
+            Answer::Refused(error) => format!("error {} {}", peer_input.wire, error.code),
+            _ => format!("result {}", peer_input.wire),
         };
-        self.push_plain(asked.lane, format!("answer {key}"), summary);
-        self.retire(asked.lane, &asked.wire);
-        self.close_question_of_call(asked.parent, key);
+        self.push_plain(peer_input.lane, format!("answer {key}"), summary);
+        self.retire(peer_input.lane, &peer_input.wire);
+        self.remove_from_call(peer_input.parent, key);
         self.settle_ending();
         Ok(0)
     }
@@ -1144,8 +1155,8 @@ impl Model {
     /// Ends a call at this end: withdraws its request, or else cancels it at the peer, unless it is held, a ping, or lost.
     fn settle_call(&mut self, id: u64, outcome: &str) {
         let Some(call) = self.calls.get(&id) else { return };
-        let speaks = !call.held && call.method != "ping" && outcome != "lost";
-        if !self.take_back(id) && speaks {
+        let sends_cancel = !call.held && call.method != "ping" && outcome != "lost";
+        if !self.take_back(id) && sends_cancel {
             self.push_plain(Lane::CHANNEL, format!("cancel {id}"), format!("cancel {}", self.name(id)));
         }
         self.finish_call(id, outcome);
@@ -1158,34 +1169,34 @@ impl Model {
             self.subscriber.changes.retain(|change| change.call != id);
             self.forget_unwanted();
         }
-        for key in call.questions {
-            self.refuse_asked(key);
+        for key in call.peer_input_requests {
+            self.refuse_peer_input_request(key);
         }
         let last = call.last.map_or_else(String::new, |last| format!(" last {}", summary::progress(&last)));
         self.push_event(format!("done {id} {outcome}{last}"));
     }
 
-    fn refuse_asked(&mut self, key: u64) {
-        if let Some(asked) = self.withdraw_asked(key)
+    fn refuse_peer_input_request(&mut self, key: u64) {
+        if let Some(peer_input) = self.withdraw_peer_input_request(key)
             && self.may_write()
         {
-            self.push_plain(asked.lane, format!("answer {key}"), format!("error {} {}", asked.wire, self.terms.over));
+            self.push_plain(peer_input.lane, format!("answer {key}"), format!("error {} {}", peer_input.wire, self.terms.over));
         }
     }
 
-    fn withdraw_asked(&mut self, key: u64) -> Option<Asked> {
-        let asked = self.asked.remove(&key)?;
-        self.retire(asked.lane, &asked.wire);
+    fn withdraw_peer_input_request(&mut self, key: u64) -> Option<PeerInputRequest> {
+        let peer_input = self.peer_input_requests.remove(&key)?;
+        self.retire(peer_input.lane, &peer_input.wire);
         self.push_event(format!("gone {key}"));
-        Some(asked)
+        Some(peer_input)
     }
 
-    fn close_question_of_call(&mut self, parent: Option<u64>, key: u64) {
+    fn remove_from_call(&mut self, parent: Option<u64>, key: u64) {
         if let Some(call) = parent.and_then(|id| self.calls.get_mut(&id)) {
-            call.questions.retain(|open| *open != key);
-            if call.questions.is_empty() {
+            call.peer_input_requests.retain(|open| *open != key);
+            if call.peer_input_requests.is_empty() {
                 call.last_activity = self.now;
-                call.latest = call.latest.map(|latest| self.now + latest.saturating_sub(call.asked).max(1));
+                call.latest = call.latest.map(|latest| self.now + latest.saturating_sub(call.asked_since).max(1));
             }
         }
     }
@@ -1196,23 +1207,23 @@ impl Model {
 
     // ---- As a callee ----
 
-    fn active(&mut self, id: u64) -> Option<&mut Serve> {
-        self.serves.get_mut(&id).filter(|serve| matches!(serve.state, Serving::Active))
+    fn active(&mut self, id: u64) -> Option<&mut InboundCall> {
+        self.inbound_calls.get_mut(&id).filter(|inbound| matches!(inbound.state, InboundState::Active))
     }
 
     /// [`protocol_core::Session::configure`].
     pub(crate) fn configure(&mut self, id: u64, options: ServeOptions, now: u64) -> Answered {
         self.advance(now);
         let now = self.now;
-        let Some(serve) = self.active(id) else { return by_name("NotLive") };
+        let Some(inbound) = self.active(id) else { return by_name("NotLive") };
         if let Some(window) = options.window {
-            serve.rate = window;
-            while serve.counted.len() > window.updates as usize {
-                serve.counted.pop_front();
+            inbound.rate = window;
+            while inbound.counted.len() > window.updates as usize {
+                inbound.counted.pop_front();
             }
         }
-        let at = options.deadline.map(|deadline| serve.received + micros(deadline));
-        serve.deadline = at.or(serve.deadline);
+        let at = options.deadline.map(|deadline| inbound.received + micros(deadline));
+        inbound.deadline = at.or(inbound.deadline);
         if options.window.is_some() {
             self.flush(id);
         }
@@ -1229,13 +1240,13 @@ impl Model {
     pub(crate) fn progress(&mut self, id: u64, update: &Progress, now: u64) -> Answered {
         self.advance(now);
         let percent = self.terms.percent;
-        let Some(serve) = self.active(id) else { return by_name("NotLive") };
+        let Some(inbound) = self.active(id) else { return by_name("NotLive") };
         if let (Some(value), Some(total)) = (update.value, update.total)
             && value > total
         {
             return by_name("AboveTotal");
         }
-        if serve.token.is_none() {
+        if inbound.token.is_none() {
             return by_name("Unobserved");
         }
         let mut update = update.clone();
@@ -1244,17 +1255,17 @@ impl Model {
             update.value = update.value.map(share);
             update.total = update.value.map(|_| 100.0);
         }
-        if update.value.is_some_and(|value| serve.floor.is_some_and(|floor| value <= floor)) {
+        if update.value.is_some_and(|value| inbound.floor.is_some_and(|floor| value <= floor)) {
             (update.value, update.total) = (None, None);
             if update.message.is_none() {
                 return by_name("NotIncreasing");
             }
         }
-        if update.value.is_none() && serve.floor.is_none() && !percent {
+        if update.value.is_none() && inbound.floor.is_none() && !percent {
             update.value = Some(0.0);
         }
-        serve.floor = update.value.or(serve.floor);
-        let kept = serve.kept.get_or_insert_default();
+        inbound.floor = update.value.or(inbound.floor);
+        let kept = inbound.kept.get_or_insert_default();
         if update.value.is_some() {
             (kept.value, kept.total) = (update.value, update.total);
         } else if update.total.is_some() {
@@ -1264,42 +1275,46 @@ impl Model {
             kept.message = update.message;
         }
         self.flush(id);
-        by_name(match self.serves.get(&id) {
-            Some(Serve { place: Some(_), .. }) => "Congested",
-            Some(Serve { kept: Some(_), .. }) => "RateLimited",
+        by_name(match self.inbound_calls.get(&id) {
+            Some(InboundCall { place: Some(_), .. }) => "Congested",
+            Some(InboundCall { kept: Some(_), .. }) => "RateLimited",
             _ => "Sent",
         })
     }
 
     fn flush(&mut self, id: u64) {
-        if self.serves.get(&id).is_some_and(|serve| serve.listener.as_ref().is_some_and(|listener| !listener.waiting.is_empty())) {
+        if self
+            .inbound_calls
+            .get(&id)
+            .is_some_and(|inbound| inbound.listener.as_ref().is_some_and(|listener| !listener.waiting.is_empty()))
+        {
             return self.flush_notices(id);
         }
         let (now, next) = (self.now, self.places);
-        let can_go = self.serves.get(&id).is_some_and(|serve| self.can_go(serve));
-        let is_stopped = self.serves.get(&id).is_some_and(|serve| self.stopped.contains(&serve.lane));
-        let Some(serve) = self.active(id).filter(|_| can_go) else { return };
+        let can_flush = self.inbound_calls.get(&id).is_some_and(|inbound| self.can_flush(inbound));
+        let is_stopped = self.inbound_calls.get(&id).is_some_and(|inbound| self.stopped.contains(&inbound.lane));
+        let Some(inbound) = self.active(id).filter(|_| can_flush) else { return };
         let is_whole = |kept: &Progress| kept.value.is_some() && kept.value == kept.total;
-        let is_final = serve.kept.as_ref().is_some_and(is_whole) && !serve.final_passed;
-        let unlimited = serve.rate.length.is_zero();
-        let recent = serve.counted.iter().filter(|at| **at + micros(serve.rate.length) > now).count();
-        if !is_final && !unlimited && recent >= serve.rate.updates as usize {
-            serve.place = None;
+        let is_final = inbound.kept.as_ref().is_some_and(is_whole) && !inbound.final_passed;
+        let unlimited = inbound.rate.length.is_zero();
+        let recent = inbound.counted.iter().filter(|at| **at + micros(inbound.rate.length) > now).count();
+        if !is_final && !unlimited && recent >= inbound.rate.updates as usize {
+            inbound.place = None;
             return;
         }
         if is_stopped {
-            if serve.place.is_none_or(|(waits_for_turn, _)| waits_for_turn == is_final) {
-                serve.place = Some((!is_final, next));
+            if inbound.place.is_none_or(|(waits_for_turn, _)| waits_for_turn == is_final) {
+                inbound.place = Some((!is_final, next));
                 self.places += 1;
             }
             return;
         }
         if is_final {
-            serve.final_passed = true;
+            inbound.final_passed = true;
         } else if !unlimited {
-            serve.counted.push_back(now);
-            while serve.counted.len() > serve.rate.updates as usize {
-                serve.counted.pop_front();
+            inbound.counted.push_back(now);
+            while inbound.counted.len() > inbound.rate.updates as usize {
+                inbound.counted.pop_front();
             }
         }
         self.send_progress(id);
@@ -1311,15 +1326,15 @@ impl Model {
     pub(crate) fn accept_subscription(&mut self, id: u64, offered: &SubscriptionFilter, now: u64) -> Answered {
         self.advance(now);
         let now = self.now;
-        let Some(serve) = self.active(id) else { return by_name("NotLive") };
-        let Some(listener) = serve.listener.as_mut().filter(|listener| !listener.is_accepted) else {
+        let Some(inbound) = self.active(id) else { return by_name("NotLive") };
+        let Some(listener) = inbound.listener.as_mut().filter(|listener| !listener.is_accepted) else {
             return by_name("NotLive");
         };
         listener.kinds = both(&listener.kinds, &summary::filter(offered));
         listener.is_accepted = true;
-        let summary = format!("notice {} of {} wants {}", summary::ACKNOWLEDGED, serve.wire, summary::kinds(&listener.kinds));
-        serve.last_sent = Some(now);
-        let lane = serve.lane;
+        let summary = format!("notice {} of {} wants {}", summary::ACKNOWLEDGED, inbound.wire, summary::kinds(&listener.kinds));
+        inbound.last_sent = Some(now);
+        let lane = inbound.lane;
         self.push(Kind::Progress(id), lane, "within", summary);
         self.settle_ending();
         Ok(0)
@@ -1330,10 +1345,10 @@ impl Model {
         self.advance(now);
         let (kind, method) = summary::published(notice);
         let mut reached = 0;
-        for id in self.serves.keys().copied().collect::<Vec<_>>() {
-            let Some(serve) = self.active(id) else { continue };
-            let wire = &serve.wire;
-            let Some(listener) = serve.listener.as_mut().filter(|one| one.is_accepted && one.kinds.contains(&kind)) else {
+        for id in self.inbound_calls.keys().copied().collect::<Vec<_>>() {
+            let Some(inbound) = self.active(id) else { continue };
+            let wire = &inbound.wire;
+            let Some(listener) = inbound.listener.as_mut().filter(|one| one.is_accepted && one.kinds.contains(&kind)) else {
                 continue;
             };
             let summary = format!("notice {method} of {wire} about {kind}");
@@ -1350,19 +1365,19 @@ impl Model {
     fn flush_notices(&mut self, id: u64) {
         let (now, next) = (self.now, self.places);
         let stopped = self.stopped.clone();
-        let Some(serve) = self.active(id) else { return };
-        let lane = serve.lane;
+        let Some(inbound) = self.active(id) else { return };
+        let lane = inbound.lane;
         if stopped.contains(&lane) {
-            if serve.place.is_none() {
-                serve.place = Some((false, next));
+            if inbound.place.is_none() {
+                inbound.place = Some((false, next));
                 self.places += 1;
             }
             return;
         }
-        serve.place = None;
-        let waiting = serve.listener.as_mut().map(|listener| std::mem::take(&mut listener.waiting)).unwrap_or_default();
+        inbound.place = None;
+        let waiting = inbound.listener.as_mut().map(|listener| std::mem::take(&mut listener.waiting)).unwrap_or_default();
         if !waiting.is_empty() {
-            serve.last_sent = Some(now);
+            inbound.last_sent = Some(now);
         }
         for summary in waiting {
             self.push(Kind::Progress(id), lane, "within", summary);
@@ -1371,24 +1386,25 @@ impl Model {
 
     /// Ends all subscriptions, since the session takes no more requests.
     fn end_subscriptions(&mut self, why: &str) {
-        for id in self.serves.iter().filter(|(_, serve)| serve.listener.is_some()).map(|(id, _)| *id).collect::<Vec<_>>() {
+        for id in self.inbound_calls.iter().filter(|(_, inbound)| inbound.listener.is_some()).map(|(id, _)| *id).collect::<Vec<_>>()
+        {
             self.cut_short(id, why);
         }
     }
 
     fn send_progress(&mut self, id: u64) {
         let now = self.now;
-        let Some(serve) = self.serves.get_mut(&id) else { return };
-        let (Some(kept), Some(token)) = (serve.kept.take(), &serve.token) else { return };
-        (serve.last_sent, serve.place) = (Some(now), None);
-        let (lane, summary) = (serve.lane, format!("progress {token} {}", summary::progress(&kept)));
+        let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
+        let (Some(kept), Some(token)) = (inbound.kept.take(), &inbound.token) else { return };
+        (inbound.last_sent, inbound.place) = (Some(now), None);
+        let (lane, summary) = (inbound.lane, format!("progress {token} {}", summary::progress(&kept)));
         self.push(Kind::Progress(id), lane, "within", summary);
     }
 
     /// [`protocol_core::Session::checkpoint`] of an object.
     pub(crate) fn checkpoint(&mut self, id: u64) -> Answered {
-        let Some(serve) = self.active(id) else { return by_name("NotLive") };
-        serve.checkpoint = true;
+        let Some(inbound) = self.active(id) else { return by_name("NotLive") };
+        inbound.checkpoint = true;
         Ok(0)
     }
 
@@ -1397,13 +1413,15 @@ impl Model {
         self.advance(now);
         let names = self.terms.names;
         let (lane, wire, depth) = match self.active(id) {
-            Some(serve) => (serve.lane, serve.token.clone().filter(|_| names).unwrap_or_else(|| serve.wire.clone()), serve.depth),
+            Some(inbound) => {
+                (inbound.lane, inbound.token.clone().filter(|_| names).unwrap_or_else(|| inbound.wire.clone()), inbound.depth)
+            }
             None => return by_name("NotLive"),
         };
         if self.peer_ended {
             return by_name("Disconnected");
         }
-        if self.serves.get(&id).is_some_and(|serve| serve.is_stateless) {
+        if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.is_stateless) {
             return by_name("Unsupported");
         }
         if self.client || !matches!(self.phase, Phase::Answered | Phase::Ready) {
@@ -1430,7 +1448,7 @@ impl Model {
         if kind == "sample" && depth > max {
             return by_name(&format!("TooDeep {{ depth: {depth}, max: {max} }}"));
         }
-        if self.questions.len() + self.settled_waiting() >= self.config.limits.in_flight {
+        if self.input_requests.len() + self.settled_waiting() >= self.config.limits.in_flight {
             return by_name("Full");
         }
         let key = self.number();
@@ -1439,9 +1457,9 @@ impl Model {
         let at = self.config.timeouts.input.map(|span| self.now + micros(span));
         let ready = self.phase == Phase::Ready;
         let held = (!ready).then(|| summary.clone());
-        self.questions.insert(key, Question { asker: id, lane, kind, at, held });
-        if let Some(serve) = self.serves.get_mut(&id) {
-            serve.questions.push(key);
+        self.input_requests.insert(key, InputRequest { asker: id, lane, kind, at, held });
+        if let Some(inbound) = self.inbound_calls.get_mut(&id) {
+            inbound.input_requests.push(key);
         }
         if ready {
             self.push(Kind::Request(key), lane, "within", summary);
@@ -1452,7 +1470,7 @@ impl Model {
     /// [`protocol_core::Session::abandon_input`].
     pub(crate) fn abandon_input(&mut self, key: u64, now: u64) -> Answered {
         self.advance(now);
-        let taken = self.take_question_back(key).map(|_| 0).ok_or_else(|| "NotLive".to_owned());
+        let taken = self.withdraw_input_request(key).map(|_| 0).ok_or_else(|| "NotLive".to_owned());
         self.settle_ending();
         taken
     }
@@ -1460,31 +1478,31 @@ impl Model {
     /// [`protocol_core::Session::respond`].
     pub(crate) fn respond(&mut self, id: u64, reply: &Reply, now: u64) -> Answered {
         self.advance(now);
-        let Some(serve) = self.serves.get(&id) else { return by_name("NotLive") };
-        let result = match serve.state {
-            Serving::Active => {
-                let (wire, partial) = (&serve.wire, if serve.checkpoint { " partial" } else { "" });
+        let Some(inbound) = self.inbound_calls.get(&id) else { return by_name("NotLive") };
+        let result = match inbound.state {
+            InboundState::Active => {
+                let (wire, partial) = (&inbound.wire, if inbound.checkpoint { " partial" } else { "" });
                 let frame = match reply {
                     Reply::Error(error) => format!("error {wire} {}{partial}", error.code),
-                    Reply::Tool(_) if !serve.is_tool => format!("error {wire} -32603"),
+                    Reply::Tool(_) if !inbound.is_tool => format!("error {wire} -32603"),
                     _ => format!("result {wire}"),
                 };
-                self.last_words(id);
+                self.flush_and_withdraw(id);
                 let gap = micros(self.config.timeouts.response_gap);
-                let at = self.serves.get(&id).and_then(|serve| serve.last_sent).map_or(0, |at| at + gap);
-                if let Some(serve) = self.serves.get_mut(&id) {
-                    serve.state = Serving::Answered { at, frame };
+                let at = self.inbound_calls.get(&id).and_then(|inbound| inbound.last_sent).map_or(0, |at| at + gap);
+                if let Some(inbound) = self.inbound_calls.get_mut(&id) {
+                    inbound.state = InboundState::Answered { at, frame };
                 }
                 if at <= self.now {
                     self.release(id);
                 }
                 Ok(0)
             }
-            Serving::Answered { .. } => by_name("NotLive"),
-            Serving::Cancelled => {
-                let (lane, wire) = (serve.lane, serve.wire.clone());
-                self.serves.remove(&id);
-                if self.live.get(&(lane, wire.clone())) == Some(&Owner::Serve(id)) {
+            InboundState::Answered { .. } => by_name("NotLive"),
+            InboundState::Cancelled => {
+                let (lane, wire) = (inbound.lane, inbound.wire.clone());
+                self.inbound_calls.remove(&id);
+                if self.live.get(&(lane, wire.clone())) == Some(&Owner::InboundCall(id)) {
                     self.retire(lane, &wire);
                 }
                 by_name("NotLive")
@@ -1495,44 +1513,49 @@ impl Model {
     }
 
     /// Sends the kept update, and withdraws the input requests.
-    fn last_words(&mut self, id: u64) {
-        if self.serves.get(&id).is_some_and(|serve| serve.token.is_some() && self.can_go(serve)) {
+    fn flush_and_withdraw(&mut self, id: u64) {
+        if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.token.is_some() && self.can_flush(inbound)) {
             self.send_progress(id);
         }
-        self.take_questions_back(id);
+        self.withdraw_input_requests(id);
     }
 
-    fn take_questions_back(&mut self, id: u64) {
-        let questions = self.serves.get_mut(&id).map(|serve| std::mem::take(&mut serve.questions)).unwrap_or_default();
-        for key in questions {
-            self.take_question_back(key);
+    fn withdraw_input_requests(&mut self, id: u64) {
+        let input_requests =
+            self.inbound_calls.get_mut(&id).map(|inbound| std::mem::take(&mut inbound.input_requests)).unwrap_or_default();
+        for key in input_requests {
+            self.withdraw_input_request(key);
         }
     }
 
     fn release(&mut self, id: u64) {
-        let Some(Serve { lane, wire, state: Serving::Answered { frame, .. }, .. }) = self.serves.get(&id).cloned() else { return };
-        self.serves.remove(&id);
+        let Some(InboundCall { lane, wire, state: InboundState::Answered { frame, .. }, .. }) =
+            self.inbound_calls.get(&id).cloned()
+        else {
+            return;
+        };
+        self.inbound_calls.remove(&id);
         self.retire(lane, &wire);
         self.reply(lane, frame);
     }
 
     /// Ends an inbound call without a reply. Its handler still runs.
-    fn cancel_serve(&mut self, id: u64, why: &str) {
-        let Some(serve) = self.active(id) else { return };
-        (serve.state, serve.place) = (Serving::Cancelled, None);
+    fn cancel_inbound(&mut self, id: u64, why: &str) {
+        let Some(inbound) = self.active(id) else { return };
+        (inbound.state, inbound.place) = (InboundState::Cancelled, None);
         self.out
             .retain(|waiting| waiting.kind != Kind::Progress(id) && !matches!(waiting.kind, Kind::Log(Some(of), _) if of == id));
-        self.take_questions_back(id);
+        self.withdraw_input_requests(id);
         self.push_event(format!("cancelled {id} {why}"));
     }
 
     /// Ends an inbound call with a reply that its handler did not make. The handler still runs.
     fn cut_short(&mut self, id: u64, why: &str) {
-        let Some(serve) = self.active(id) else { return };
-        let partial = if serve.checkpoint { " partial" } else { "" };
-        let (lane, wire) = (serve.lane, serve.wire.clone());
+        let Some(inbound) = self.active(id) else { return };
+        let partial = if inbound.checkpoint { " partial" } else { "" };
+        let (lane, wire) = (inbound.lane, inbound.wire.clone());
         // On MCP a tool call that is cut short is answered with a result, and so is a subscription.
-        let is_result = serve.is_tool || serve.listener.is_some();
+        let is_result = inbound.is_tool || inbound.listener.is_some();
         let code = match why {
             "deadline" => self.terms.deadline,
             "closing" => self.terms.closing,
@@ -1543,36 +1566,36 @@ impl Model {
             None if is_result => format!("result {wire}"),
             None => format!("error {wire} -32603{partial}"),
         };
-        self.last_words(id);
-        if let Some(serve) = self.serves.get_mut(&id) {
-            (serve.state, serve.place) = (Serving::Cancelled, None);
+        self.flush_and_withdraw(id);
+        if let Some(inbound) = self.inbound_calls.get_mut(&id) {
+            (inbound.state, inbound.place) = (InboundState::Cancelled, None);
         }
         self.reply(lane, frame);
         self.retire(lane, &wire);
         self.push_event(format!("cancelled {id} {why}"));
     }
 
-    fn close_question(&mut self, key: u64) -> Option<Question> {
-        let question = self.questions.remove(&key)?;
-        if let Some(serve) = self.serves.get_mut(&question.asker) {
-            serve.questions.retain(|open| *open != key);
+    fn close_input_request(&mut self, key: u64) -> Option<InputRequest> {
+        let input = self.input_requests.remove(&key)?;
+        if let Some(inbound) = self.inbound_calls.get_mut(&input.asker) {
+            inbound.input_requests.retain(|open| *open != key);
         }
-        Some(question)
+        Some(input)
     }
 
-    fn take_question_back(&mut self, key: u64) -> Option<Question> {
-        let question = self.close_question(key)?;
-        if question.held.is_none() && !self.take_back(key) && self.terms.cancels_questions {
-            self.push_plain(question.lane, "within", format!("cancel {key}"));
+    fn withdraw_input_request(&mut self, key: u64) -> Option<InputRequest> {
+        let input = self.close_input_request(key)?;
+        if input.held.is_none() && !self.take_back(key) && self.terms.cancels_input_requests {
+            self.push_plain(input.lane, "within", format!("cancel {key}"));
         }
-        Some(question)
+        Some(input)
     }
 
     /// Queues the event about the answer to an outbound input request.
-    fn bring(&mut self, key: u64, question: &Question, answer: &str) {
+    fn push_answer(&mut self, key: u64, input: &InputRequest, answer: &str) {
         let is_answer = matches!(answer, "confirm true" | "confirm false");
-        let answer = if question.kind == "confirm" && !is_answer { "confirm false" } else { answer };
-        self.push_event(format!("input {} {key} {answer}", question.asker));
+        let answer = if input.kind == "confirm" && !is_answer { "confirm false" } else { answer };
+        self.push_event(format!("input {} {key} {answer}", input.asker));
     }
 
     // ---- As caller or callee ----
@@ -1583,11 +1606,11 @@ impl Model {
         let names = self.terms.names;
         let of_session = self.level;
         let (lane, name, level) = match id.map(|id| self.active(id)) {
-            None => (Lane::CHANNEL, 0, Some(of_session).filter(|_| !self.is_forgone())),
+            None => (Lane::CHANNEL, 0, Some(of_session).filter(|_| !self.is_without_handshake())),
             Some(None) => return by_name("NotLive"),
-            Some(Some(serve)) => {
-                let level = if serve.is_stateless { serve.level } else { Some(of_session) };
-                (serve.lane, serve.token.as_ref().filter(|_| names).map_or(0, String::len), level)
+            Some(Some(inbound)) => {
+                let level = if inbound.is_stateless { inbound.level } else { Some(of_session) };
+                (inbound.lane, inbound.token.as_ref().filter(|_| names).map_or(0, String::len), level)
             }
         };
         if self.client || level.is_none_or(|level| record.level < level) || !self.may_write() {
@@ -1609,7 +1632,7 @@ impl Model {
         });
         let oldest: Vec<_> = lengths.take(2).collect();
         // Records differ only in their invocation ids, and are longer than any of them. So one dropped record makes room if its id is not
-        // shorter, and two always do.
+        // shorter than that of the new record, and two always do.
         let count = match oldest[..] {
             [(_, first), ..] if first >= name => 1,
             [_, _] => 2,
@@ -1639,8 +1662,8 @@ impl Model {
 
     /// [`protocol_core::Session::set_alarm`].
     pub(crate) fn set_alarm(&mut self, at: u64) -> Answered {
-        let rung = self.events.iter().filter(|event| event.starts_with("alarm ")).count();
-        if self.is_closed() || self.alarms.len() + rung >= self.config.limits.alarms {
+        let fired = self.events.iter().filter(|event| event.starts_with("alarm ")).count();
+        if self.is_closed() || self.alarms.len() + fired >= self.config.limits.alarms {
             return by_name("TooManyAlarms");
         }
         let id = self.number();
@@ -1675,8 +1698,8 @@ impl Model {
                 self.peer_ended = true;
                 self.lose();
                 if !self.terms.answers_after_eof {
-                    for id in self.serves.keys().copied().collect::<Vec<_>>() {
-                        self.cancel_serve(id, "disconnected");
+                    for id in self.inbound_calls.keys().copied().collect::<Vec<_>>() {
+                        self.cancel_inbound(id, "disconnected");
                     }
                 }
                 self.begin_end("Eof", micros(self.config.timeouts.close_grace));
@@ -1707,14 +1730,14 @@ impl Model {
                 for id in self.calls.keys().copied().collect::<Vec<_>>() {
                     self.settle_call(id, "cancelled");
                 }
-                for id in self.serves.keys().copied().collect::<Vec<_>>() {
+                for id in self.inbound_calls.keys().copied().collect::<Vec<_>>() {
                     match reason {
                         "Local" => self.cut_short(id, "closing"),
-                        _ => self.cancel_serve(id, "disconnected"),
+                        _ => self.cancel_inbound(id, "disconnected"),
                     }
                 }
-                for key in self.asked.keys().copied().collect::<Vec<_>>() {
-                    self.refuse_asked(key);
+                for key in self.peer_input_requests.keys().copied().collect::<Vec<_>>() {
+                    self.refuse_peer_input_request(key);
                 }
                 self.drain(reason);
             }
@@ -1725,7 +1748,7 @@ impl Model {
 
     fn drain(&mut self, reason: &'static str) {
         self.ending = Ending::Draining(reason);
-        for id in self.serves.keys().copied().collect::<Vec<_>>() {
+        for id in self.inbound_calls.keys().copied().collect::<Vec<_>>() {
             self.release(id);
         }
         self.handshake_at = None;
@@ -1739,8 +1762,8 @@ impl Model {
     fn settle_ending(&mut self) {
         if let Ending::Finishing(reason) = self.ending
             && self.calls.is_empty()
-            && self.asked.is_empty()
-            && self.serves.len() == self.cancelled()
+            && self.peer_input_requests.is_empty()
+            && self.inbound_calls.len() == self.cancelled()
         {
             self.drain(reason);
         }
@@ -1751,16 +1774,16 @@ impl Model {
         }
     }
 
-    /// Ends everything that cannot continue without the peer: calls, and the input requests of both directions.
+    /// Ends everything that cannot continue without the peer: outbound calls, and the input requests of both directions.
     fn lose(&mut self) {
-        for key in self.questions.keys().copied().collect::<Vec<_>>() {
-            if let Some(question) = self.close_question(key) {
+        for key in self.input_requests.keys().copied().collect::<Vec<_>>() {
+            if let Some(input) = self.close_input_request(key) {
                 self.take_back(key);
-                self.bring(key, &question, "lost");
+                self.push_answer(key, &input, "lost");
             }
         }
-        for key in self.asked.keys().copied().collect::<Vec<_>>() {
-            self.withdraw_asked(key);
+        for key in self.peer_input_requests.keys().copied().collect::<Vec<_>>() {
+            self.withdraw_peer_input_request(key);
         }
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
             self.settle_call(id, "lost");
@@ -1772,8 +1795,8 @@ impl Model {
             return;
         }
         self.lose();
-        for id in self.serves.keys().copied().collect::<Vec<_>>() {
-            self.cancel_serve(id, "disconnected");
+        for id in self.inbound_calls.keys().copied().collect::<Vec<_>>() {
+            self.cancel_inbound(id, "disconnected");
         }
         self.close_now(reason);
     }
@@ -1782,7 +1805,7 @@ impl Model {
         self.ending = Ending::Closed;
         self.out.clear();
         self.stopped.clear();
-        self.serves.clear();
+        self.inbound_calls.clear();
         self.alarms.clear();
         self.live.clear();
         self.past.clear();
@@ -1809,9 +1832,9 @@ impl Model {
 
     fn resume(&mut self, lane: Lane) {
         self.stopped.remove(&lane);
-        let waits = self.serves.iter().filter(|(_, serve)| serve.lane == lane);
-        let line: BTreeSet<_> = waits.filter_map(|(id, serve)| Some((serve.place?, *id))).collect();
-        for (_, id) in line {
+        let waits = self.inbound_calls.iter().filter(|(_, inbound)| inbound.lane == lane);
+        let in_order: BTreeSet<_> = waits.filter_map(|(id, inbound)| Some((inbound.place?, *id))).collect();
+        for (_, id) in in_order {
             self.flush(id);
         }
     }
@@ -1852,22 +1875,28 @@ impl Model {
     /// Ends the exchanges of a lost lane, on Tesseron and if requests are stateless.
     fn lose_lane(&mut self, lane: Lane) {
         let names = self.terms.names;
-        let on_it = |serve: &Serve| serve.lane == lane && (names || serve.is_stateless);
-        for id in self.serves.iter().filter(|(_, serve)| on_it(serve)).map(|(id, _)| *id).collect::<Vec<_>>() {
-            let wire = self.serves[&id].wire.clone();
-            match self.serves[&id].state {
-                Serving::Active => self.cancel_serve(id, "disconnected"),
-                Serving::Answered { .. } => drop(self.serves.remove(&id)),
-                Serving::Cancelled => continue,
+        let on_it = |inbound: &InboundCall| inbound.lane == lane && (names || inbound.is_stateless);
+        for id in self.inbound_calls.iter().filter(|(_, inbound)| on_it(inbound)).map(|(id, _)| *id).collect::<Vec<_>>() {
+            let wire = self.inbound_calls[&id].wire.clone();
+            match self.inbound_calls[&id].state {
+                InboundState::Active => self.cancel_inbound(id, "disconnected"),
+                InboundState::Answered { .. } => drop(self.inbound_calls.remove(&id)),
+                InboundState::Cancelled => continue,
             }
             self.retire(lane, &wire);
         }
         if !names {
             return;
         }
-        for key in self.asked.iter().filter(|(_, asked)| asked.lane == lane).map(|(key, _)| *key).collect::<Vec<_>>() {
-            if let Some(asked) = self.withdraw_asked(key) {
-                self.close_question_of_call(asked.parent, key);
+        for key in self
+            .peer_input_requests
+            .iter()
+            .filter(|(_, peer_input)| peer_input.lane == lane)
+            .map(|(key, _)| *key)
+            .collect::<Vec<_>>()
+        {
+            if let Some(peer_input) = self.withdraw_peer_input_request(key) {
+                self.remove_from_call(peer_input.parent, key);
             }
         }
         if lane != Lane::CHANNEL {
@@ -1878,7 +1907,7 @@ impl Model {
 
     // ---- Arriving frames ----
 
-    /// Remembers an ended id of the channel. Ids of other lanes are not remembered.
+    /// Removes the id of a request that has ended. Ids of the channel are remembered, ids of other lanes are not.
     fn retire(&mut self, lane: Lane, wire: &str) {
         if self.live.remove(&(lane, wire.to_owned())).is_some() && lane == Lane::CHANNEL {
             if self.past.len() >= self.config.limits.ended_ids {
@@ -1975,7 +2004,7 @@ impl Model {
 
     fn await_no_handshake(&mut self) {
         if self.phase == Phase::Fresh {
-            (self.is_optional, self.handshake_at) = (true, None);
+            (self.is_handshake_optional, self.handshake_at) = (true, None);
         }
     }
 
@@ -1985,7 +2014,7 @@ impl Model {
         }
         let claimed = params["_meta"]["protocol-core/samplingDepth"].as_u64().map_or(0, |depth| depth.min(255) as u8);
         let Terms { greeting, call, sample, elicit, names, .. } = self.terms;
-        let is_question = method == sample || method == elicit || (method == "roots/list" && !names);
+        let is_input_request = method == sample || method == elicit || (method == "roots/list" && !names);
         let of_modern = summary::names_caller(params) || method == "server/discover" || method == summary::LISTEN;
         let is_stateless = match self.config.era {
             _ if self.client || names => false,
@@ -1998,7 +2027,7 @@ impl Model {
         }
         let of_legacy = ["resources/subscribe", "resources/unsubscribe"];
         let is_known =
-            method == greeting || is_question || method == call || (self.client && method.starts_with("tools/") && !names);
+            method == greeting || is_input_request || method == call || (self.client && method.starts_with("tools/") && !names);
         match method {
             "ping" if !names => self.answer(wire, format!("result {wire}")),
             _ if method == greeting && self.client == names => {
@@ -2019,7 +2048,7 @@ impl Model {
                 self.handshake_at = None;
                 self.push_event("ready".to_owned());
             }
-            _ if is_question && self.client => self.take_question(method, wire, params, claimed),
+            _ if is_input_request && self.client => self.take_peer_input_request(method, wire, params, claimed),
             "logging/setLevel" if !self.client && !names => {
                 if !self.serves_peer() {
                     return self.refuse(wire, Some(Violation::OutOfPhase), self.terms.too_early);
@@ -2042,14 +2071,14 @@ impl Model {
         if self.ending != Ending::Open {
             return self.refuse(wire, None, self.terms.busy);
         }
-        if self.serves.len() >= self.config.limits.in_flight {
+        if self.inbound_calls.len() >= self.config.limits.in_flight {
             return self.refuse(wire, Some(Violation::TooManyRequests), self.terms.busy);
         }
         let named = params.get("invocationId").map(Value::to_string).filter(|_| self.terms.names);
         if named.as_ref().is_some_and(|name| self.named(name).is_some()) {
             return self.refuse(wire, Some(Violation::DuplicateRequest), -32600);
         }
-        if !self.take_id(wire, Owner::Serve(self.next), is_stateless) {
+        if !self.take_id(wire, Owner::InboundCall(self.next), is_stateless) {
             return;
         }
         let id = self.number();
@@ -2058,7 +2087,7 @@ impl Model {
         let level = params["_meta"][summary::LOG_LEVEL].as_str().and_then(Level::from_name);
         let method = if method == self.terms.call { "tools/call" } else { method };
         self.push_event(format!("request {id} {method} depth {depth} observed {}", token.is_some()));
-        let serve = Serve {
+        let inbound = InboundCall {
             lane: self.arriving.0,
             wire: wire.to_owned(),
             is_tool: method == "tools/call",
@@ -2081,11 +2110,11 @@ impl Model {
             final_passed: false,
             last_sent: None,
             checkpoint: false,
-            questions: Vec::new(),
-            state: Serving::Active,
+            input_requests: Vec::new(),
+            state: InboundState::Active,
         };
-        let is_over = serve.deadline.is_some_and(|at| at <= self.now);
-        self.serves.insert(id, serve);
+        let is_over = inbound.deadline.is_some_and(|at| at <= self.now);
+        self.inbound_calls.insert(id, inbound);
         if is_over {
             self.cut_short(id, "deadline");
         }
@@ -2094,18 +2123,20 @@ impl Model {
     /// The open inbound call with this name, on the lane of the frame that is being handled.
     fn named(&self, name: &str) -> Option<u64> {
         let lane = self.arriving.0;
-        let is_live = |serve: &Serve, id: &u64| self.live.get(&(lane, serve.wire.clone())) == Some(&Owner::Serve(*id));
-        let on_it = self.serves.iter().filter(|(_, serve)| serve.lane == lane);
-        let mut all = on_it.filter(|(id, serve)| serve.token.as_deref() == Some(name) && is_live(serve, id));
+        let is_live =
+            |inbound: &InboundCall, id: &u64| self.live.get(&(lane, inbound.wire.clone())) == Some(&Owner::InboundCall(*id));
+        let on_it = self.inbound_calls.iter().filter(|(_, inbound)| inbound.lane == lane);
+        let mut all = on_it.filter(|(id, inbound)| inbound.token.as_deref() == Some(name) && is_live(inbound, id));
         all.next().map(|(id, _)| *id)
     }
 
-    /// The owner of an id: on the lane of the frame that is being handled, or else on the only lane where a request with a handshake has the
-    /// id. A stateless request on another lane may be another caller's.
+    /// The user of an id: the request with this id on the lane of the frame that is being handled, or else the only request with this id on
+    /// other lanes that is not stateless. A stateless request on another lane may be that of another caller.
     fn owner(&self, wire: &str) -> Option<Owner> {
         let of_lane = self.live.get(&(self.arriving.0, wire.to_owned()));
-        let is_bound = |owner: &&Owner| matches!(owner, Owner::Serve(id) if self.serves[id].is_stateless);
-        let mut all = self.live.iter().filter(|((_, id), _)| id == wire).map(|(_, owner)| owner).filter(|owner| !is_bound(owner));
+        let is_of_stateless_call = |owner: &&Owner| matches!(owner, Owner::InboundCall(id) if self.inbound_calls[id].is_stateless);
+        let mut all =
+            self.live.iter().filter(|((_, id), _)| id == wire).map(|(_, owner)| owner).filter(|owner| !is_of_stateless_call(owner));
         of_lane.or_else(|| all.next().filter(|_| all.next().is_none())).copied()
     }
 
@@ -2117,7 +2148,7 @@ impl Model {
         params["invocationId"].as_str()?.strip_prefix("inv_")?.parse().ok()
     }
 
-    fn take_question(&mut self, method: &str, wire: &str, params: &Value, claimed: u8) {
+    fn take_peer_input_request(&mut self, method: &str, wire: &str, params: &Value, claimed: u8) {
         if !self.serves_peer() || (self.terms.names && self.phase != Phase::Ready) {
             return self.refuse(wire, Some(Violation::OutOfPhase), self.terms.too_early);
         }
@@ -2126,13 +2157,13 @@ impl Model {
         }
         let named = self.call_named(params, &params["_meta"]["protocol-core/parent"]);
         let is_late = named.is_some_and(|named| (1..self.next).contains(&named) && !self.calls.contains_key(&named));
-        let has_left = |id: &u64, call: &Call| call.method != "ping" && !call.held && !self.waits(*id);
-        let left = || self.calls.iter().filter(|(id, call)| has_left(id, call));
-        let named = named.filter(|named| left().any(|(id, _)| id == named));
+        let was_sent = |id: &u64, call: &Call| call.method != "ping" && !call.held && !self.waits(*id);
+        let sent = || self.calls.iter().filter(|(id, call)| was_sent(id, call));
+        let named = named.filter(|named| sent().any(|(id, _)| id == named));
         if named.is_none() && self.terms.names {
             return self.refuse(wire, (!is_late).then_some(Violation::UndeclaredInput), -32009);
         }
-        let parent = named.or_else(|| left().max_by_key(|(id, call)| (call.depth, **id)).map(|(id, _)| *id));
+        let parent = named.or_else(|| sent().max_by_key(|(id, call)| (call.depth, **id)).map(|(id, _)| *id));
         let inherited = parent.map_or(0, |id| self.calls[&id].depth);
         let kind = match method {
             _ if method == self.terms.sample => "sample",
@@ -2144,19 +2175,19 @@ impl Model {
         if kind == "sample" && depth > self.config.depth.max {
             return self.refuse(wire, Some(Violation::SamplingTooDeep), self.terms.too_deep);
         }
-        if self.asked.len() >= self.config.limits.in_flight {
+        if self.peer_input_requests.len() >= self.config.limits.in_flight {
             return self.refuse(wire, Some(Violation::TooManyRequests), self.terms.busy);
         }
-        if !self.take_id(wire, Owner::Asked(self.next), false) {
+        if !self.take_id(wire, Owner::PeerInputRequest(self.next), false) {
             return;
         }
         let key = self.number();
-        self.asked.insert(key, Asked { lane: self.arriving.0, wire: wire.to_owned(), parent, depth });
+        self.peer_input_requests.insert(key, PeerInputRequest { lane: self.arriving.0, wire: wire.to_owned(), parent, depth });
         if let Some(call) = parent.and_then(|id| self.calls.get_mut(&id)) {
-            if call.questions.is_empty() {
-                call.asked = self.now;
+            if call.peer_input_requests.is_empty() {
+                call.asked_since = self.now;
             }
-            call.questions.push(key);
+            call.peer_input_requests.push(key);
         }
         self.push_event(format!("asked {key} parent {} {kind} depth {depth}", parent.unwrap_or(0)));
     }
@@ -2206,10 +2237,10 @@ impl Model {
             "notifications/cancelled" => {
                 let wire = params["requestId"].to_string();
                 match self.owner(&wire) {
-                    Some(Owner::Serve(id)) => self.cancel_serve(id, "peer"),
-                    Some(Owner::Asked(key)) => {
-                        if let Some(asked) = self.withdraw_asked(key) {
-                            self.close_question_of_call(asked.parent, key);
+                    Some(Owner::InboundCall(id)) => self.cancel_inbound(id, "peer"),
+                    Some(Owner::PeerInputRequest(key)) => {
+                        if let Some(peer_input) = self.withdraw_peer_input_request(key) {
+                            self.remove_from_call(peer_input.parent, key);
                         }
                     }
                     None if self.phase == Phase::Answered && self.greeting_of_peer == Some((self.arriving.0, wire)) => {
@@ -2238,10 +2269,10 @@ impl Model {
         for id in self.calls.iter().filter(|(_, call)| call.held).map(|(id, _)| *id).collect::<Vec<_>>() {
             self.release_call(id);
         }
-        for (key, question) in &mut self.questions {
-            if let Some(summary) = question.held.take() {
-                let (kind, lane, part) = (Kind::Request(*key), question.lane, "within".to_owned());
-                self.out.push_back(Waiting { kind, lane, part, summary });
+        for (key, input) in &mut self.input_requests {
+            if let Some(summary) = input.held.take() {
+                let (kind, lane, route) = (Kind::Request(*key), input.lane, "within".to_owned());
+                self.out.push_back(Waiting { kind, lane, route, summary });
             }
         }
     }
@@ -2254,14 +2285,14 @@ impl Model {
         let update = summary::read_progress(params);
         let named = self.call_named(params, &params["progressToken"]);
         let Some(id) = named.filter(|number| *number < self.next) else {
-            return self.stray_progress();
+            return self.unknown_progress();
         };
-        let unfit = self.waits(id);
+        let is_queued = self.waits(id);
         let (now, quiet) = (self.now, micros(self.config.progress.window.length));
         let percent = self.terms.percent;
         let Some(call) = self.calls.get_mut(&id).filter(|call| !call.held) else { return };
-        if !call.observed || unfit {
-            return self.stray_progress();
+        if !call.observed || is_queued {
+            return self.unknown_progress();
         }
         let is_above = match (update.value, call.floor) {
             (None, _) => percent,
@@ -2294,7 +2325,7 @@ impl Model {
         }
     }
 
-    fn stray_progress(&mut self) {
+    fn unknown_progress(&mut self) {
         if self.now >= self.quiet_until {
             self.quiet_until = self.now + micros(self.config.progress.window.length);
             self.violation(Violation::UnknownProgress);
@@ -2352,7 +2383,7 @@ impl Model {
             Some(Opening::Greeting { .. }) => return self.take_greeting_answer(frame),
             None => {}
         }
-        let is_live = self.questions.get(&id).is_some_and(|question| question.held.is_none())
+        let is_live = self.input_requests.get(&id).is_some_and(|input| input.held.is_none())
             || self.calls.get(&id).is_some_and(|call| !call.held);
         if !is_live {
             return;
@@ -2360,15 +2391,15 @@ impl Model {
         if self.waits(id) {
             return self.violation(Violation::UnknownResponse);
         }
-        if let Some(question) = self.close_question(id) {
+        if let Some(input) = self.close_input_request(id) {
             let read = match error {
                 Some(error) => format!("refused {}", error["code"]),
-                None => read_answer(question.kind, &frame["result"], self.terms.names).to_owned(),
+                None => read_answer(input.kind, &frame["result"], self.terms.names).to_owned(),
             };
             if read == "invalid" {
                 self.violation(Violation::InvalidResponse);
             }
-            return self.bring(id, &question, &read);
+            return self.push_answer(id, &input, &read);
         }
         let outcome = match error {
             Some(error) => format!("error {}{}", error["code"], if summary::has_partial(error) { " partial" } else { "" }),
