@@ -146,7 +146,7 @@ impl Coverage {
     /// Every combination of a state of a call and an input that occurred, in the words of `docs/transitions`.
     ///
     /// A call whose response waits for `response_gap` has no state of its own here. Inputs that differ only in time count as one input. A
-    /// method that returns an error is no input.
+    /// method that returns an error does not count as an input.
     pub fn transitions(&self) -> impl Iterator<Item = Transition> {
         self.transitions.iter().copied()
     }

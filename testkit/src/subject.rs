@@ -15,21 +15,21 @@ pub trait Subject: Clone + Debug {
     /// [`Session::handle_frame`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         self.session_mut().handle_frame(frame, lane, now)
     }
     /// [`Session::set_writable`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
         self.session_mut().set_writable(lane, is_writable, now)
     }
     /// [`Session::handle_gone`] of a lane.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn lose_lane(&mut self, lane: Lane, now: Instant) -> Result<(), NotLive> {
         self.session_mut().handle_gone(Gone::Lane(lane), now)
     }

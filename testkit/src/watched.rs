@@ -260,7 +260,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::invoke`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
         let copy = call.clone();
@@ -280,7 +280,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::cancel`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().cancel(id, reason, now);
@@ -301,7 +301,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::resume_input`]. Drops the model, which cannot predict it.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, SendError> {
         self.model = None;
@@ -320,7 +320,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::provide_input`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.ids.peer_input_requests.retain(|(open, _)| *open != key);
@@ -340,7 +340,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::configure`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().configure(id, options, now);
@@ -355,7 +355,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::progress`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
         let copy = update.clone();
@@ -371,7 +371,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::checkpoint`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
         let run = |subject: &mut S| subject.session_mut().checkpoint(id, partial);
@@ -386,7 +386,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::request_input`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
         let copy = ask.clone();
@@ -407,7 +407,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::abandon_input`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().abandon_input(key, now);
@@ -423,7 +423,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::respond`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
         let copy = reply.clone();
@@ -440,7 +440,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::finish_round`]. Drops the model, which cannot predict it.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn finish_round(&mut self, id: InboundId, round: InputRound, now: Instant) -> Result<(), AskError> {
         self.model = None;
@@ -459,7 +459,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::log`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
         let copy = record.clone();
@@ -475,7 +475,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::accept_subscription`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn accept_subscription(&mut self, id: InboundId, offered: &SubscriptionFilter, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().accept_subscription(id, offered, now);
@@ -503,7 +503,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::notify`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), SendError> {
         let copy = notice.clone();
@@ -519,7 +519,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::set_alarm`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn set_alarm(&mut self, at: Instant) -> Result<AlarmId, TooManyAlarms> {
         let run = |subject: &mut S| subject.session_mut().set_alarm(at);
@@ -570,7 +570,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::claim`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), SendError> {
         let run = |subject: &mut S| subject.session_mut().claim(agent, capabilities, at_millis, now);
@@ -582,7 +582,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::welcome`]. Drops the model, which cannot predict it.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
         self.model = None;
@@ -597,7 +597,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::set_writable`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
         let name = format!("set_writable {lane} {is_writable}");
@@ -613,7 +613,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::handle_gone`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn handle_gone(&mut self, gone: Gone, now: Instant) -> Result<(), NotLive> {
         let name = match gone {
@@ -703,7 +703,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::handle_frame`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         self.take_frame(frame, lane, now, |subject, frame| subject.handle_frame(frame, lane, now))
@@ -712,7 +712,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::handle_frame_within`]. With an `exchange`, drops the model, which cannot predict this.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     #[track_caller]
     pub fn handle_frame_within(
         &mut self,
@@ -946,7 +946,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::input_mode`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn input_mode(&self, id: InboundId) -> Result<InputMode, NotLive> {
         self.subject.session().input_mode(id)
     }
@@ -954,7 +954,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::check_round_input`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn check_round_input(&self, id: InboundId, ask: &Ask) -> Result<u8, AskError> {
         self.subject.session().check_round_input(id, ask)
     }

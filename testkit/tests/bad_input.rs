@@ -1,4 +1,5 @@
-//! Invalid configurations and machines, which must fail soon and with a clear message.
+//! Invalid configurations and machines, which must fail soon and with a clear message, and links and handlers on which a run must not wait
+//! for ever.
 
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};

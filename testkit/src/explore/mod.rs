@@ -149,7 +149,7 @@ impl<Step: fmt::Debug> std::error::Error for Failure<Step> {}
 ///
 /// # Errors
 /// The first violated invariant, with the steps to it; or a failure because a bound is zero, no step is possible from `start`, or there are
-/// more states than [`Bounds::states`]. A search that ends at [`Bounds::depth`] is no failure: see [`Found::cut`].
+/// more states than [`Bounds::states`]. A search that ends at [`Bounds::depth`] is not a failure: see [`Found::cut`].
 pub fn explore<M: Explored>(start: impl Fn() -> M, bounds: Bounds) -> Result<Found, Failure<M::Step>> {
     if bounds.states == 0 || bounds.depth == 0 || start().steps().is_empty() {
         return Err(Failure::Nothing);

@@ -62,7 +62,7 @@ pub enum Guarantee {
     /// G12. Judged by the depths in frames, and in the events of sampling requests.
     DepthBounded,
     /// G13. Judged for calls, requests and results: each member of the payload must be found, byte for byte, on the other side of the
-    /// session. Progress, log records and errors are no payload, since the session writes them itself.
+    /// session. Progress, log records and errors do not count as payload, since the session writes them itself.
     PayloadUnchanged,
     /// G14. Judged for the requests of a client that has chosen stateless requests. G1 judges that the call is done once.
     RoundsApart,

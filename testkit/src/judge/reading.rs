@@ -41,7 +41,7 @@ fn mended(text: &str) -> Cow<'_, str> {
                 whole.push('\\');
                 (copied, at) = (at, at + 6);
             }
-            // The escaped character may be longer than a byte, if the text is no JSON.
+            // The escaped character may be longer than a byte, if the text is not JSON.
             _ => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         }
     }
