@@ -381,7 +381,7 @@ pub(crate) struct Model {
     events: VecDeque<String>,
     /// Lanes that are stopped.
     stopped: BTreeSet<Lane>,
-    /// The number of places ([`Serve::place`]) that were assigned.
+    /// The number of places ([`InboundCall::place`]) that were assigned.
     places: u64,
     /// The lane of the frame that is being handled, and the number of replies that will be sent because of it.
     arriving: (Lane, usize),
