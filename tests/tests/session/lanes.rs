@@ -16,10 +16,15 @@ type Sent = (u32, RouteKind, String);
 
 /// The transport of these tests, which has a stream for each lane.
 trait Lanes {
+    /// Passes the session a frame that came by `lane`.
     fn by(&mut self, lane: u32, frame: &str) -> Received;
+    /// Polls all frames.
     fn polled(&mut self) -> Vec<Sent>;
+    /// Receives a call of a tool by `lane`, with the request id and the progress token `id`.
     fn call_by(&mut self, lane: u32, id: u64) -> InboundId;
-    fn stop(&mut self, lane: u32, is_writable: bool);
+    /// Stops the output on `lane`, or resumes it.
+    fn set_writable(&mut self, lane: u32, is_writable: bool);
+    /// Reports the loss of `lane`.
     fn lose(&mut self, lane: u32);
 }
 
@@ -40,7 +45,7 @@ impl Lanes for Scripted {
         self.request()
     }
 
-    fn stop(&mut self, lane: u32, is_writable: bool) {
+    fn set_writable(&mut self, lane: u32, is_writable: bool) {
         self.session.set_writable(Lane::new(lane), is_writable, self.now).expect("the lane is open");
     }
 
@@ -49,7 +54,7 @@ impl Lanes for Scripted {
     }
 }
 
-/// The lanes and kinds of frames.
+/// The lane and the role of each frame.
 fn routes(sent: &[Sent]) -> Vec<(u32, RouteKind)> {
     sent.iter().map(|(lane, kind, _)| (*lane, *kind)).collect()
 }
@@ -62,7 +67,7 @@ fn server() -> Scripted {
     Scripted::server(server_config())
 }
 
-/// An app of Tesseron, whose exchanges end with their lanes.
+/// An app of Tesseron. Its exchanges are *lane-bound*: they end when their lane is lost (`Rules::lane_bound`).
 fn app() -> Scripted {
     let mut app = Scripted::app(app_config());
     app.drain();
@@ -106,7 +111,7 @@ fn a_frame_that_belongs_to_no_request_is_sent_on_the_channel() {
 }
 
 #[test]
-fn the_route_of_a_reply_is_a_result_an_error_or_a_refusal() {
+fn the_role_of_a_reply_is_result_error_or_refusal() {
     let mut server = server();
     for (frame, kind) in [
         (request(1, "ping", "{}"), RESULT),
@@ -214,7 +219,7 @@ fn a_stopped_lane_keeps_its_frames_and_delays_no_other_lane() {
     let lanes: Vec<u32> = (1..=20).collect();
     let ids: Vec<_> = lanes.iter().map(|lane| server.call_by(*lane, 1)).collect();
     for stalled in &lanes {
-        server.stop(*stalled, false);
+        server.set_writable(*stalled, false);
         for (lane, id) in lanes.iter().zip(&ids) {
             let reported = server.report(*id, Progress::value(f64::from(*stalled)));
             let expected = if lane <= stalled { Reported::Congested } else { Reported::Sent };
@@ -224,9 +229,9 @@ fn a_stopped_lane_keeps_its_frames_and_delays_no_other_lane() {
         assert_eq!(sent.len(), lanes.len() - *stalled as usize);
         assert!(sent.iter().all(|(lane, ..)| lane > stalled), "{sent:?}");
     }
-    // Each lane that goes on sends its newest update.
+    // A lane that is resumed sends its newest update.
     for (lane, id) in lanes.iter().zip(&ids) {
-        server.stop(*lane, true);
+        server.set_writable(*lane, true);
         let sent = server.polled();
         assert_eq!(routes(&sent), [(*lane, RouteKind::Within)]);
         assert!(sent[0].2.contains(r#""progress":20"#), "{sent:?}");
@@ -240,11 +245,11 @@ fn the_response_on_a_stopped_lane_is_sent_after_its_earlier_updates() {
     let mut server = server();
     let id = server.call_by(1, 1);
     server.report(id, Progress::count(1, 3));
-    server.stop(1, false);
+    server.set_writable(1, false);
     server.report(id, Progress::count(2, 3));
     server.respond(id);
     assert_eq!(server.polled(), []);
-    server.stop(1, true);
+    server.set_writable(1, true);
     let sent = server.polled();
     assert_eq!(routes(&sent), [(1, RouteKind::Within), (1, RouteKind::Within), (1, RESULT)]);
     assert!(sent[1].2.contains(r#""progress":2"#));
@@ -259,13 +264,13 @@ fn a_stopped_lane_uses_no_update_of_the_rate_window_of_the_session() {
     let [stopped, other] = [1, 2].map(|lane| server.call_by(lane, 1));
     server.report(other, Progress::value(1.0));
     assert_eq!(routes(&server.polled()), [(2, RouteKind::Within)]);
-    // An update of each lane waits for the window, first that of the lane that is then stopped.
+    // On each lane an update waits for the window. The update on lane 1 began to wait first, but then lane 1 is stopped.
     server.report(stopped, Progress::value(1.0));
     server.report(other, Progress::value(2.0));
-    server.stop(1, false);
+    server.set_writable(1, false);
     server.at(1000);
     assert_eq!(routes(&server.polled()), [(2, RouteKind::Within)]);
-    server.stop(1, true);
+    server.set_writable(1, true);
     server.at(2000);
     assert_eq!(routes(&server.polled()), [(1, RouteKind::Within)]);
 }
@@ -278,17 +283,17 @@ fn a_stopped_lane_with_too_much_queued_output_is_closed_and_the_other_lanes_go_o
     });
     let mut server = Scripted::server(config);
     let [stopped, other] = [1, 2].map(|lane| server.call_by(lane, 1));
-    let [late, also] = [1, 2].map(|lane| server.call_by(lane, 2));
-    server.stop(1, false);
+    let [stopped_too, other_too] = [1, 2].map(|lane| server.call_by(lane, 2));
+    server.set_writable(1, false);
     let output = "x".repeat(40 << 10);
     server.reply(stopped, Reply::Tool(ToolOutput::text(output.as_str())));
-    assert_eq!(server.session.request_input(late, Ask::Roots, server.now), Err(protocol_core::AskError::Full));
+    assert_eq!(server.session.request_input(stopped_too, Ask::Roots, server.now), Err(protocol_core::AskError::Full));
     assert_eq!((server.events(), server.polled()), (vec![], vec![]));
-    server.reply(late, Reply::Tool(ToolOutput::text(output.as_str())));
+    server.reply(stopped_too, Reply::Tool(ToolOutput::text(output.as_str())));
     let reason = CloseReason::Overload;
     assert_eq!(server.events(), [Event::LaneClosed { lane: Lane::new(1), reason }]);
     assert_eq!(server.session.set_writable(Lane::new(1), true, server.now), Err(NotLive));
-    for id in [other, also] {
+    for id in [other, other_too] {
         server.respond(id);
     }
     assert_eq!(routes(&server.polled()), [(2, RESULT), (2, RESULT)]);
@@ -303,7 +308,7 @@ fn a_stopped_lane_with_too_much_queued_output_is_closed_and_the_other_lanes_go_o
 fn a_handler_on_a_lane_that_is_closed_for_overload_is_cancelled() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
     let [runs, ends] = [1, 2].map(|id| server.call_by(1, id));
-    server.stop(1, false);
+    server.set_writable(1, false);
     server.reply(ends, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
     let lane = Lane::new(1);
     let expected =
@@ -318,7 +323,7 @@ fn too_many_unread_refusals_on_a_lane_close_only_that_lane() {
     let config = with(server_config(), |config| config.limits.unsolicited_replies = 4);
     let mut server = Scripted::server(config);
     server.call_by(1, 1);
-    server.stop(1, false);
+    server.set_writable(1, false);
     for id in 10..14 {
         server.by(1, &request(id, "no/such", "{}"));
     }
@@ -413,7 +418,7 @@ fn a_call_whose_exchange_is_lost_ends_only_if_it_is_lane_bound() {
 }
 
 #[test]
-fn a_response_that_will_not_come_by_any_stream_ends_its_call_without_a_cancel() {
+fn a_call_whose_response_will_not_come_by_any_stream_ends_without_a_cancel() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.polled();
@@ -437,7 +442,7 @@ fn the_input_requests_of_a_lane_bound_exchange_are_withdrawn_when_its_lane_is_lo
     assert_eq!(app.polled(), []);
 }
 
-// ---- Bad input ----
+// ---- Unknown lanes and bounds ----
 
 #[test]
 fn naming_a_lane_that_was_never_opened_returns_an_error_and_changes_nothing() {
@@ -468,7 +473,7 @@ fn the_number_of_open_lanes_is_bounded_and_lanes_that_are_open_go_on() {
 }
 
 #[test]
-fn lanes_that_end_leave_no_memory_in_use() {
+fn lanes_that_have_ended_are_forgotten() {
     let mut server = server();
     for round in 0..10_000 {
         let lane = round % 1_000 + 1;
@@ -502,6 +507,8 @@ fn a_frame_that_is_too_large_on_one_lane_does_not_affect_the_others() {
     assert_eq!(routes(&server.polled()), [(1, RESULT)]);
 }
 
+// ---- Closing and deadlines ----
+
 #[test]
 fn a_session_that_closes_answers_the_calls_of_each_lane() {
     let mut server = server();
@@ -524,7 +531,7 @@ fn the_response_at_the_deadline_of_a_call_is_sent_on_the_lane_of_the_call() {
     assert_eq!(routes(&server.polled()), [(6, RESULT)]);
 }
 
-// ---- Regressions, found by the simulation and by code review ----
+// ---- Regressions ----
 
 #[test]
 fn regression_the_ids_of_a_lost_exchange_can_be_reused_while_its_handler_runs() {
@@ -572,10 +579,10 @@ fn regression_a_lane_is_forgotten_when_its_input_request_is_cancelled_on_another
 /// A regression: a frame that came before the owner had polled `LaneClosed` opened the lane again, and the reply to the frame was sent on
 /// the stopped lane.
 #[test]
-fn regression_a_closed_lane_stays_closed_until_its_owner_has_polled_the_event() {
+fn regression_a_closed_lane_stays_closed_until_the_owner_has_polled_lane_closed() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
     let id = server.call_by(1, 1);
-    server.stop(1, false);
+    server.set_writable(1, false);
     server.reply(id, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
     assert_eq!(server.by(1, &request(3, "ping", "{}")), Received::default());
     assert_eq!(server.polled(), [], "the transport has stopped the lane");
@@ -592,7 +599,7 @@ fn regression_input_requests_on_many_stopped_lanes_stay_within_the_bound_of_the_
     }));
     let ids = (1..=12).map(|lane| {
         let id = server.call_by(lane, 1);
-        server.stop(lane, false);
+        server.set_writable(lane, false);
         id
     });
     for id in ids.collect::<Vec<_>>() {
@@ -662,7 +669,7 @@ fn regression_progress_is_sent_when_the_end_of_input_withdraws_an_input_request(
 }
 
 #[test]
-fn regression_the_queue_of_turns_does_not_grow_with_lanes_that_end() {
+fn regression_the_list_of_lanes_that_are_polled_in_turn_does_not_grow_with_lanes_that_end() {
     let mut server = server();
     let mut sizes = vec![];
     for round in 0..4_000_u64 {
@@ -679,7 +686,7 @@ fn regression_the_queue_of_turns_does_not_grow_with_lanes_that_end() {
 }
 
 #[test]
-fn regression_a_lane_that_was_forgotten_and_opened_again_has_only_one_turn() {
+fn regression_a_lane_that_was_forgotten_and_opened_again_is_polled_no_more_often_than_another() {
     let mut server = server();
     for round in 0..3_u64 {
         let id = server.call_by(1, round + 10);
@@ -703,7 +710,7 @@ fn regression_a_lost_stopped_lane_without_frames_is_forgotten() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.lanes = 3));
     for lane in 1..=3 {
         server.call_by(lane, u64::from(lane));
-        server.stop(lane, false);
+        server.set_writable(lane, false);
         server.by(lane, &cancelled(u64::from(lane)));
         server.lose(lane);
     }
@@ -787,7 +794,7 @@ fn regression_a_method_that_closes_the_last_lane_ends_a_closing_session() {
         config.limits.output_bytes_hard = 1_000;
     }));
     let id = server.call_by(1, 1);
-    server.stop(1, false);
+    server.set_writable(1, false);
     server.session.close(protocol_core::Close::Graceful { grace: core::time::Duration::from_secs(60) }, server.now);
     for _ in 0..100 {
         let _ = server.session.request_input(id, Ask::Roots, server.now);

@@ -201,7 +201,7 @@ fn calls_that_settle_are_reported_although_the_event_queue_is_full() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_unsolicited_replies_is_not_read_and_then_disconnected() {
+fn a_peer_that_does_not_read_unsolicited_replies_is_no_longer_read_and_then_disconnected() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
     let id = server.receive_call(9);
     for number in 1..=3 {
@@ -214,7 +214,7 @@ fn a_peer_that_does_not_read_unsolicited_replies_is_not_read_and_then_disconnect
     server.at(4_999);
     assert_eq!(server.session.poll_transmit().map(|out| out.frame), Some(Bytes::from(result(1))));
     assert_eq!((server.session.wants_input(Lane::CHANNEL), server.session.poll_timeout()), (true, None));
-    // The second time it does not.
+    // The second time it reads nothing in time.
     server.frame(&ping(4)).at(9_998);
     assert_eq!(server.events(), []);
     server.at(9_999);
@@ -224,7 +224,7 @@ fn a_peer_that_does_not_read_unsolicited_replies_is_not_read_and_then_disconnect
 }
 
 #[test]
-fn reading_some_of_many_unsolicited_replies_restarts_the_grace_of_the_peer() {
+fn a_peer_that_reads_one_of_many_unsolicited_replies_has_the_whole_close_grace_again() {
     let mut server = Scripted::server_at(with(server_config(), |config| config.limits.unsolicited_replies = 3), "2025-03-26", "{}");
     let pings: Vec<_> = (1..=10).map(ping).collect();
     server.frame(&format!("[{}]", pings.join(","))).at(4_000);
@@ -366,7 +366,7 @@ fn log_records_exceed_the_output_limit_only_by_a_bounded_amount() {
     for _ in 0..20 {
         log(json("1"));
     }
-    // Dropping a small record makes little room, so one large record may be too many, but not twenty.
+    // A large record is queued only if the records that it replaces have at least as many bytes together.
     let large = Json::string(&"x".repeat(ROOM));
     for _ in 0..20 {
         let queued = log(large.clone());
@@ -496,7 +496,7 @@ fn after_a_hundred_thousand_calls_both_ends_hold_no_more_than_after_a_thousand()
     let small = |config| with(config, |config: &mut Config| config.limits.ended_ids = 4);
     let windowed = with(server_config(), |config| config.progress.window = RateWindow::new(2, Duration::from_millis(50)));
     let mut pair = Pair::with(small(client_config()), small(windowed));
-    // The debug text of all tables, which may only grow by the digits of its numbers.
+    // The length of the debug text of all tables. It may grow only by digits of the numbers in it.
     let held = |pair: &Pair| format!("{:?}{:?}", pair.client.session.subject(), pair.server.session.subject()).len();
     let mut after_a_thousand = 0;
     for round in 0..100_000 {

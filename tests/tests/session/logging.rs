@@ -127,7 +127,7 @@ fn a_record_on_behalf_of_a_call_that_has_ended_is_refused() {
 #[test]
 fn while_too_much_output_is_queued_a_new_record_replaces_the_oldest() {
     let frame = |number| notification("notifications/message", &format!(r#"{{"level":"error","data":{number}}}"#));
-    // Two records fit, and the third exceeds the limit.
+    // A record is queued while the output is below the limit: that is so for three records, of which the third exceeds the limit.
     let room = frame(1).len() * 2 + 1;
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = room));
     let logged: Vec<_> = (1..=7).map(|number| log_number(&mut server, number)).collect();
@@ -145,7 +145,7 @@ fn a_record_without_room_replaces_only_as_many_older_ones_as_it_needs() {
     let id = server.receive_call(1);
     log_number(&mut server, 1);
     log_number(&mut server, 2);
-    // Dropping one record does not bring the output below the limit.
+    // The output exceeds the limit even without the records. The new record has the length of one older record, so it replaces only one.
     server.reply(id, Reply::Tool(ToolOutput::text("x".repeat(200))));
     assert_eq!(log_number(&mut server, 3), Logged::Dropped);
     let sent = server.sent();

@@ -1,7 +1,10 @@
-//! Sessions of MCP, frame by frame and in virtual time: one module for each behaviour. In comments, unquoted titles such as Lifecycle are
-//! pages or groups of pages of the specification of MCP, and quoted ones such as "Shutdown" are pages or sections in them. A test whose name
-//! begins with `g` and a number tests that guarantee of [`protocol_core::Session`]; `o` or `i` and a number is the former number of a row of
-//! the transition tables, which `docs/protocols/mcp.md` lists under "Former row numbers".
+//! Sessions of MCP, frame by frame and in virtual time: one module for each behaviour.
+//!
+//! Comments cite the specification of MCP: unquoted titles such as Lifecycle are pages or groups of pages, and quoted ones such as
+//! "Shutdown" are pages of these groups or sections of these pages.
+//!
+//! A test whose name begins with `g` and a number tests that guarantee of [`protocol_core::Session`]. `o` or `i` and a number is the former
+//! number of a row of the transition tables, which `docs/protocols/mcp.md` lists under "Former row numbers".
 
 mod addresses;
 mod batches;

@@ -10,7 +10,7 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{error, initialize, json, notification, request};
 use testkit::{Pair, Scripted};
 
-/// The one request among the queued events.
+/// The request that is the only queued event.
 fn received(end: &mut Scripted) -> Request {
     let events = end.events();
     match &events[..] {
@@ -152,7 +152,7 @@ fn a_call_that_waits_for_the_handshake_is_sent_after_it() {
 
 fn listing(config: Config) -> Config {
     with(config, |config| {
-        // Listing methods of the protocols changes nothing for them.
+        // The lists also have methods of the protocols. For these methods the lists change nothing.
         let listed = ["acme/do", "tools/call", "ping", "sampling/createMessage", "actions/invoke", "tesseron/hello", "initialize"];
         config.custom_methods = listed.map(String::from).into();
         let listed = ["acme/news", "notifications/cancelled", "tools/list", "actions/cancel", "log"];
@@ -257,7 +257,7 @@ fn a_request_comes_with_the_identity_and_the_meta_of_its_caller() {
 }
 
 #[test]
-fn on_tesseron_the_caller_is_the_agent_that_has_claimed_the_session() {
+fn on_tesseron_the_caller_is_the_agent_for_which_the_app_is_claimed() {
     let mut pair = Pair::tesseron();
     pair.server.events();
     pair.client.invoke(testkit::tesseron::call_action());
