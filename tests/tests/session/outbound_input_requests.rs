@@ -22,7 +22,7 @@ fn confirm() -> Ask {
     Ask::Confirm { message: "sure?".into() }
 }
 
-/// A form with the one field `f` of the schema `field`.
+/// A form with one field, `f`, whose schema is `field`.
 fn form(field: &str) -> Ask {
     elicit(&format!(r#"{{"type":"object","properties":{{"f":{field}}}}}"#))
 }
@@ -51,7 +51,7 @@ fn answer(body: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":2,{body}}}"#)
 }
 
-/// The violation that was reported before the answer to the input request `asked`, if any, and that answer.
+/// Polls the answer to the input request `asked` of the call `asker`. Returns it with the violation that was reported before it, if any.
 fn answer_received(server: &mut Scripted, asker: InboundId, asked: InputKey) -> (Option<Violation>, Result<Answer, InputFailed>) {
     let mut events = server.events();
     let Some(Event::Input { id, key, answer }) = events.pop() else { panic!("an answer") };
@@ -163,6 +163,7 @@ fn an_input_request_that_cannot_be_made_is_refused_with_the_reason_and_never_sen
 
 #[test]
 fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_the_primitives_of_its_revision() {
+    // `true` if the form is accepted: in 2025-06-18, and in 2025-11-25.
     const NEVER: [bool; 2] = [false, false];
     const NEWEST: [bool; 2] = [false, true];
     const ALWAYS: [bool; 2] = [true, true];
@@ -248,14 +249,14 @@ fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_the_primiti
 }
 
 #[test]
-fn a_sampling_request_with_invalid_messages_is_refused_before_it_is_sent() {
+fn a_sampling_request_with_invalid_messages_or_parameters_is_refused_before_it_is_sent() {
     let user = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
     let assistant = |content: &str| format!(r#"{{"role":"assistant","content":{content}}}"#);
     let text = r#"{"type":"text","text":"t"}"#;
-    let usage = |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"n","input":{{}}}}"#);
-    let outcome = |id: &str| format!(r#"{{"type":"tool_result","toolUseId":"{id}","content":[]}}"#);
-    let (a, b) = (usage("a"), usage("b"));
-    let (done_a, done_b) = (outcome("a"), outcome("b"));
+    let tool_use = |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"n","input":{{}}}}"#);
+    let tool_result = |id: &str| format!(r#"{{"type":"tool_result","toolUseId":"{id}","content":[]}}"#);
+    let (a, b) = (tool_use("a"), tool_use("b"));
+    let (done_a, done_b) = (tool_result("a"), tool_result("b"));
     let both = format!("[{a},{b}]");
     let messages = |all: &[String]| format!(r#"{{"maxTokens":1,"messages":[{}]}}"#, all.join(","));
     for (params, fits) in [
@@ -542,19 +543,19 @@ fn when_a_call_ends_each_of_its_open_input_requests_that_was_sent_is_cancelled_o
         ),
     ];
     for (name, end, responses) in ends {
-        for left in [true, false] {
+        for is_sent in [true, false] {
             let (mut server, id, first) = asking(sample());
             server.ask(id, confirm());
             // An input request of another call stays open.
             let other = server.receive_call(9);
             let stays = server.ask(other, Ask::Roots);
-            if left {
+            if is_sent {
                 server.sent();
             }
             end(&mut server, id);
             let mut sent = server.sent();
             sent.retain(|frame| !frame.contains("roots/list"));
-            let cancels = if left { vec![cancelled(2), cancelled(3)] } else { vec![] };
+            let cancels = if is_sent { vec![cancelled(2), cancelled(3)] } else { vec![] };
             assert_eq!(sent[..cancels.len()], cancels, "{name}: the cancels come before the response");
             assert_eq!(sent.len(), cancels.len() + responses, "{name} {sent:?}");
             assert!(
@@ -634,12 +635,12 @@ fn between_two_sessions_each_kind_of_input_request_is_answered() {
         pair.client.session.provide_input(*key, given.clone(), pair.client.now).unwrap();
         pair.run();
         let events = pair.server_events();
-        let [Event::Input { answer: Ok(answer_received), .. }] = &events[..] else { panic!("{events:?}") };
-        match (answer_received, expected.unwrap_or(given)) {
-            (Answer::Sample(answer_received), Answer::Sample(given)) => {
-                assert_eq!((&answer_received.text, &answer_received.model), (&given.text, &given.model));
+        let [Event::Input { answer: Ok(received), .. }] = &events[..] else { panic!("{events:?}") };
+        match (received, expected.unwrap_or(given)) {
+            (Answer::Sample(received), Answer::Sample(given)) => {
+                assert_eq!((&received.text, &received.model), (&given.text, &given.model));
             }
-            (answer_received, expected) => assert_eq!(*answer_received, expected),
+            (received, expected) => assert_eq!(*received, expected),
         }
     }
 }

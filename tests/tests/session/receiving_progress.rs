@@ -9,7 +9,7 @@ use testkit::scripted::{ENDINGS, json, notification, progress, result};
 
 const NOTIFICATION: &str = "notifications/progress";
 
-/// A client with one call in flight under the number 2.
+/// A client with one call in flight, which has the request id and the progress token 2.
 fn calling() -> (Scripted, OutboundId) {
     let mut client = Scripted::client(client_config());
     let call = client.call();
@@ -38,7 +38,7 @@ fn o5_progress_is_reported_with_all_its_members() {
 }
 
 #[test]
-fn o5_every_increase_is_accepted_from_any_first_value_and_with_any_total() {
+fn o5_every_increase_is_accepted_from_any_first_value() {
     for values in [
         &["0", "50", "100"][..],
         &["-5", "-4.5", "0"],
@@ -214,12 +214,12 @@ fn dropped_progress_is_reported_once_in_each_window_and_always_counted() {
     for (flood, rule) in floods {
         let (mut client, _) = calling();
         client.frame(&progress(2, 1.0)).events();
-        for (millis, surfaced) in [(0, 1), (99, 0), (100, 1), (199, 0), (200, 1)] {
+        for (millis, reported) in [(0, 1), (99, 0), (100, 1), (199, 0), (200, 1)] {
             client.at(millis);
             for _ in 0..100 {
                 client.frame(&flood());
             }
-            assert_eq!(client.events(), vec![Event::Violation(rule); surfaced], "{rule} at {millis}");
+            assert_eq!(client.events(), vec![Event::Violation(rule); reported], "{rule} at {millis}");
         }
         let stats = client.session.stats();
         assert_eq!((stats.violations(rule), stats.progress_in_dropped), (500, 500), "{rule}");
@@ -243,13 +243,13 @@ fn a_flood_of_dropped_progress_of_one_call_does_not_hide_that_of_another_or_acce
 }
 
 #[test]
-fn the_window_of_reports_can_be_configured() {
+fn the_window_in_which_one_dropped_update_is_reported_can_be_configured() {
     let mut client = Scripted::client(with(client_config(), |config| {
         config.progress.window = RateWindow::new(1, Duration::from_secs(5));
     }));
-    for (millis, surfaced) in [(0, 1), (4999, 0), (5000, 1)] {
+    for (millis, reported) in [(0, 1), (4999, 0), (5000, 1)] {
         client.at(millis).frame(&progress(77, 1.0));
-        assert_eq!(client.events().len(), surfaced, "{millis}");
+        assert_eq!(client.events().len(), reported, "{millis}");
     }
 }
 

@@ -7,7 +7,7 @@ use testkit::config::{server_config, with};
 use testkit::scripted::{call_tool, cancelled, json, ok, progress, request};
 use testkit::{Pair, Rng, Scripted};
 
-/// A rate window of at most `updates` in any `millis`.
+/// A rate window with at most `updates` updates in any `millis` milliseconds.
 fn at_most(updates: u32, millis: u64) -> RateWindow {
     RateWindow::new(updates, Duration::from_millis(millis))
 }
@@ -16,7 +16,7 @@ fn windowed(window: RateWindow) -> Config {
     with(server_config(), |config| config.progress.window = window)
 }
 
-/// A server whose output limit is reached by a single frame.
+/// The configuration of a server whose output limit is reached by a single frame.
 fn narrow() -> Config {
     with(server_config(), |config| config.limits.output_bytes = 1)
 }
@@ -126,7 +126,7 @@ fn an_update_that_does_not_increase_is_omitted_and_its_message_sent_with_the_nex
     assert_eq!(reported, [Sent, NotIncreasing, NotIncreasing, RateLimited, RateLimited, Sent]);
     assert_eq!(updates(&mut server), [(5.0, Some("downloading".into())), (6.0, Some("1/2000".into()))]);
     assert_eq!(server.session.stats().progress_out_dropped, 2);
-    // The message is sent with the next increase, and not with the response.
+    // A message is dropped, and not sent with the response, if no increase follows it.
     server.report(id, Progress::message("done"));
     server.respond(id);
     assert_eq!(server.sent(), [ok(1)]);
@@ -186,7 +186,7 @@ fn a_message_without_a_value_is_merged_into_the_kept_update() {
 /// A regression: a total below the kept value was merged into the update, which was then sent with a value above its own total.
 #[test]
 fn regression_a_total_below_the_kept_value_does_not_replace_the_previous_total() {
-    let totals = |newer: f64| {
+    let value_and_total = |newer: f64| {
         let mut server = Scripted::server(windowed(at_most(1, 1_000)));
         let id = server.receive_call(1);
         server.report(id, of(1.0, 10.0));
@@ -196,9 +196,9 @@ fn regression_a_total_below_the_kept_value_does_not_replace_the_previous_total()
         let frame: serde_json::Value = serde_json::from_str(&server.sent().pop().unwrap()).unwrap();
         (frame["params"]["progress"].as_f64(), frame["params"]["total"].as_f64())
     };
-    assert_eq!(totals(4.0), (Some(5.0), Some(10.0)));
-    assert_eq!(totals(5.0), (Some(5.0), Some(5.0)));
-    assert_eq!(totals(20.0), (Some(5.0), Some(20.0)));
+    assert_eq!(value_and_total(4.0), (Some(5.0), Some(10.0)));
+    assert_eq!(value_and_total(5.0), (Some(5.0), Some(5.0)));
+    assert_eq!(value_and_total(20.0), (Some(5.0), Some(20.0)));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn no_window_has_more_updates_than_allowed_and_the_last_update_is_always_sent() 
         let mut sent: Vec<(u64, f64)> = Vec::new();
         let mut value = 0.0;
         for _ in 0..300 {
-            // Stops at the deadlines on the way, so that each frame is polled at its instant.
+            // Stops at the deadlines on the way, so that each frame is polled at the instant at which it is queued.
             let target = Instant::from_millis(server.now.as_micros() / 1000 + [0, 1, 3, 40, 200][rng.below(5)]);
             while let Some(due) = server.session.poll_timeout().filter(|due| *due <= target) {
                 server.now = due;
@@ -296,6 +296,7 @@ fn no_window_has_more_updates_than_allowed_and_the_last_update_is_always_sent() 
     }
 }
 
+/// The final update of a call is the first whose value equals its total.
 #[test]
 fn the_final_update_is_sent_at_once_despite_a_full_window_and_only_once() {
     let mut server = Scripted::server(windowed(at_most(1, 1_000)));
@@ -318,7 +319,7 @@ fn a_final_update_without_room_is_sent_despite_a_full_window_once_there_is_room(
     assert_eq!(values(&mut server), [1.0, 3.0]);
 }
 
-/// A regression: an update that waited for the full window of the session was ahead in the queue, and delayed the final update.
+/// A regression: an update that was ahead in the queue, and waited for the full window of the session, delayed the final update.
 #[test]
 fn regression_a_final_update_that_waits_for_room_is_sent_before_those_that_wait_for_the_window() {
     for updates in [1, 0] {
@@ -358,7 +359,8 @@ fn a_window_of_the_session_limits_all_its_calls_together() {
     use Reported::{RateLimited, Sent};
     assert_eq!(reported, [Sent, Sent, RateLimited, RateLimited]);
     assert_eq!(server.sent(), [progress(1, 1.0), progress(2, 1.0)]);
-    // Both kept updates are sent when the window has room for two. The second update of the first call waits until it has room again.
+    // Both kept updates are sent when the window has room for two. The second update of the first call waits until the window has room
+    // again.
     server.at(100);
     assert_eq!(server.sent(), [progress(3, 1.0), progress(4, 1.0)]);
     assert_eq!(server.report(calls[0], Progress::value(2.0)), RateLimited);
@@ -406,7 +408,8 @@ fn the_window_of_a_session_is_never_exceeded_and_the_last_update_of_each_call_is
     }
 }
 
-/// The number of updates that were sent for each of two calls which report all the time. Each round calls `step` and then polls one frame.
+/// The number of updates that are sent for each of two calls, in 1000 steps. In each step both calls report progress, `step` is called, and
+/// one frame is polled.
 fn sent_updates(mut server: Scripted, mut step: impl FnMut(&mut Scripted, u64)) -> [usize; 2] {
     let calls = [server.receive_call(1), server.receive_call(2)];
     let mut sent = Vec::new();
@@ -422,7 +425,7 @@ fn sent_updates(mut server: Scripted, mut step: impl FnMut(&mut Scripted, u64)) 
 
 #[test]
 fn calls_that_report_all_the_time_take_turns_if_there_is_not_room_for_all() {
-    // A call without any sent update would time out at its caller.
+    // If no update of a call were sent, the call could time out at its caller.
     let contended = with(server_config(), |config| config.progress.session_window = at_most(1, 10));
     let by_window = sent_updates(Scripted::server(contended), |server, millis| {
         server.at(millis);

@@ -27,15 +27,17 @@ fn server() -> Scripted {
     Scripted::new(server_config())
 }
 
-/// A stateless request of a client with these capabilities.
+/// A stateless request of a client with the capabilities `declares`. `params` has a comma after each member.
 fn stateless(id: u64, method: &str, params: &str, declares: &str) -> String {
     stateless_request(id, method, params, declares, "")
 }
 
+/// A stateless call of the tool `t`. `more` has further parameters, with a comma after each.
 fn call(id: u64, more: &str, declares: &str) -> String {
     stateless(id, "tools/call", &format!(r#""name":"t","arguments":{{}},{more}"#), declares)
 }
 
+/// The `_meta` of a result, which names the server.
 const SERVED_BY: &str = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}"#;
 
 #[test]
@@ -115,8 +117,8 @@ fn only_what_the_request_itself_declares_can_be_asked_for() {
     assert!(matches!(server.session.check_round_input(id, &Ask::from(with_tools)), Err(AskError::Invalid(_))));
 }
 
-/// A regression: the identity of the server and the id of the request were not counted, so a round could become the error for a response that
-/// is too long.
+/// A regression: the identity of the server and the id of the request were not counted, so the error for a response that is too long could
+/// be sent in place of a round.
 #[test]
 fn a_round_is_either_refused_as_too_large_or_fits_into_a_frame() {
     let long = "x".repeat(400);
@@ -142,7 +144,7 @@ fn a_round_is_either_refused_as_too_large_or_fits_into_a_frame() {
 }
 
 #[test]
-fn a_round_that_is_empty_repeats_a_name_or_is_longer_than_a_frame_is_refused() {
+fn a_round_that_is_empty_or_repeats_a_name_or_is_longer_than_a_frame_is_refused() {
     let mut server = Scripted::new(with(server_config(), |config| config.limits.frame_bytes = 2000));
     server.frame(&call(1, "", ALL));
     let id = server.request();
@@ -178,7 +180,7 @@ fn input_requests_while_a_call_runs_need_a_handshake_and_rounds_need_a_stateless
 /// A regression: a round that was passed to `respond` was sent unchecked, with input requests that its caller had not declared and without
 /// their depth.
 #[test]
-fn a_round_that_is_a_reply_is_checked_as_any_other() {
+fn a_round_that_is_passed_to_respond_is_checked_as_any_other() {
     let mut server = server();
     server.frame(&call(1, "", r#"{"roots":{}}"#)).frame(&call(2, "", ALL));
     let events = server.events();
@@ -369,7 +371,7 @@ fn parameters_given_as_json_are_sent_again_without_members_of_an_older_retry() {
 }
 
 #[test]
-fn a_state_alone_is_retried_after_50_and_then_after_250_milliseconds() {
+fn a_round_with_only_a_state_is_retried_after_50_and_then_after_250_milliseconds() {
     let mut client = client();
     client.call();
     client.drain();
@@ -422,7 +424,7 @@ fn the_time_limits_of_a_call_do_not_run_while_the_user_answers() {
 
 /// No request is in flight between two rounds, so there is nothing to cancel.
 #[test]
-fn between_two_rounds_a_cancel_a_deadline_and_the_end_send_nothing() {
+fn between_two_rounds_a_cancel_a_deadline_and_the_end_of_the_channel_send_nothing() {
     let between = |client: &mut Scripted| {
         let id = client.call();
         client.drain();
@@ -592,7 +594,7 @@ fn progress_of_a_retry_has_its_own_token_and_is_reported_only_above_the_earlier_
 }
 
 #[test]
-fn an_address_to_open_has_no_id_in_a_round() {
+fn an_input_request_to_open_a_url_has_no_id_in_a_round() {
     let mut client = client();
     client.call();
     client.drain();
@@ -609,7 +611,6 @@ fn an_address_to_open_has_no_id_in_a_round() {
     );
 }
 
-/// A retry whose stream is lost ends its call as lost, as any other exchange does.
 #[test]
 fn the_loss_of_the_exchange_of_a_retry_loses_the_call() {
     let mut client = client();
@@ -683,10 +684,10 @@ fn with_a_handshake_no_result_is_read_as_a_round() {
     client.at(50).expect_silence();
 }
 
-// ---- A call that is kept between two rounds ----
+// ---- Pending input ----
 
 /// Makes a call, answers one of its two input requests, cancels the call, and returns its pending input, taken before the cancel, as JSON.
-fn kept(client: &mut Scripted, call: Invoke) -> String {
+fn pending_json(client: &mut Scripted, call: Invoke) -> String {
     let id = client.invoke(call);
     client.drain();
     assert_eq!(client.session.pending_input(id), None, "the peer has asked for nothing yet");
@@ -695,20 +696,20 @@ fn kept(client: &mut Scripted, call: Invoke) -> String {
     let key = keys(client)[0];
     client.session.provide_input(key, accepted("Ada"), client.now).unwrap();
     let pending = client.session.pending_input(id).unwrap();
-    // Cancelling the call does not affect the kept copy.
+    // Cancelling the call does not affect its pending input.
     client.session.cancel(id, None, client.now).unwrap();
     assert_eq!(client.session.pending_input(id), None);
     client.drain();
     serde_json::to_string(&pending).unwrap()
 }
 
-fn resume(client: &mut Scripted, kept: &str) -> Result<protocol_core::OutboundId, SendError> {
-    let pending: PendingInput = serde_json::from_str(kept).unwrap();
+fn resume(client: &mut Scripted, pending: &str) -> Result<protocol_core::OutboundId, SendError> {
+    let pending: PendingInput = serde_json::from_str(pending).unwrap();
     client.session.resume_input(&pending, client.now)
 }
 
 #[test]
-fn a_call_that_was_kept_between_two_rounds_goes_on_in_another_session() {
+fn a_call_goes_on_in_another_session_from_its_pending_input() {
     let given = r#"{"name":"t","arguments":{"x":1},"_meta":{"mine":2}}"#;
     let calls = [
         Invoke::call_tool("t", json(r#"{"x":1}"#)),
@@ -718,7 +719,7 @@ fn a_call_that_was_kept_between_two_rounds_goes_on_in_another_session() {
     ];
     for (number, call) in calls.into_iter().enumerate() {
         let (has_meta, has_level) = (number == 1 || number == 2, number == 3);
-        let text = kept(&mut client(), call.clone());
+        let text = pending_json(&mut client(), call.clone());
         let mut other = client();
         let id = resume(&mut other, &text).unwrap();
         assert_eq!(other.sent(), [""; 0], "nothing is sent before the answer");
@@ -747,7 +748,7 @@ fn a_call_that_was_kept_between_two_rounds_goes_on_in_another_session() {
 }
 
 #[test]
-fn a_kept_call_with_a_state_alone_or_with_all_answers_is_retried_by_itself() {
+fn pending_input_with_only_a_state_or_with_all_answers_is_retried_by_itself() {
     let mut first = client();
     let id = first.call();
     first.drain();
@@ -758,7 +759,8 @@ fn a_kept_call_with_a_state_alone_or_with_all_answers_is_retried_by_itself() {
     other.at(49).expect_silence();
     assert_eq!(params(&other.at(50).sent()[0]), r#"{"name":"t","requestState":"alone""#);
 
-    let mut value: serde_json::Value = serde_json::from_str(&kept(&mut client(), Invoke::call_tool("t", json("{}")))).unwrap();
+    let mut value: serde_json::Value =
+        serde_json::from_str(&pending_json(&mut client(), Invoke::call_tool("t", json("{}")))).unwrap();
     value["answers"]["b"] = serde_json::json!({"action": "decline"});
     let mut other = client();
     resume(&mut other, &value.to_string()).unwrap();
@@ -768,8 +770,8 @@ fn a_kept_call_with_a_state_alone_or_with_all_answers_is_retried_by_itself() {
 }
 
 #[test]
-fn a_kept_call_keeps_its_number_of_rounds_and_its_depth_and_its_deadline_starts_again() {
-    let text = kept(&mut client(), Invoke::call_tool("t", json("{}")));
+fn a_resumed_call_has_its_number_of_rounds_and_its_depth_and_its_deadline_starts_again() {
+    let text = pending_json(&mut client(), Invoke::call_tool("t", json("{}")));
     let changed = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
         change(&mut value);
@@ -802,7 +804,7 @@ fn a_kept_call_keeps_its_number_of_rounds_and_its_depth_and_its_deadline_starts_
     other.session.cancel(id, None, other.now).unwrap();
     assert_eq!(other.outcome(), Outcome::Cancelled);
     other.expect_silence();
-    // A kept call with invalid values is refused as misuse.
+    // Pending input with invalid values is refused as misuse.
     let mut other = client();
     let sampling = r#"{"s":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}"#;
     let nested: serde_json::Value = serde_json::from_str(sampling).unwrap();
@@ -825,8 +827,8 @@ fn a_kept_call_keeps_its_number_of_rounds_and_its_depth_and_its_deadline_starts_
 }
 
 #[test]
-fn a_kept_call_goes_on_only_with_a_known_stateless_peer_and_the_capabilities_that_were_asked_for() {
-    let text = kept(&mut client(), Invoke::call_tool("t", json("{}")));
+fn pending_input_is_resumed_only_with_a_known_stateless_peer_and_the_capabilities_that_were_asked_for() {
+    let text = pending_json(&mut client(), Invoke::call_tool("t", json("{}")));
     let mut unknown = Scripted::new(with(client_config(), |config| config.era = Era::Auto));
     unknown.drain();
     assert_eq!(resume(&mut unknown, &text), Err(SendError::NotReady));
