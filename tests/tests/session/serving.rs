@@ -109,9 +109,9 @@ fn the_error_about_an_unknown_method_quotes_only_the_start_of_its_name() {
 
 #[test]
 fn a_second_request_with_a_running_id_is_not_answered_and_the_first_goes_on() {
-    let seconds = ["tools/call", "tools/list", "ping", "logging/setLevel", "nothing/known", "initialize"]
+    let duplicates = ["tools/call", "tools/list", "ping", "logging/setLevel", "nothing/known", "initialize"]
         .map(|method| request(1, method, "{}"));
-    for second in seconds {
+    for second in duplicates {
         // The limit is reached, but the refusal for that reason must not be sent either.
         let mut server = Scripted::server(with(server_config(), |config| config.limits.in_flight = 1));
         let id = server.receive_call(1);
@@ -218,7 +218,7 @@ fn a_notification_is_never_answered() {
 }
 
 #[test]
-fn a_cancel_is_reported_once_and_later_methods_of_the_handler_are_refused() {
+fn a_cancel_is_reported_once_and_later_methods_for_the_call_are_refused() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}"#);
@@ -285,11 +285,11 @@ fn a_cancel_of_no_call_in_flight_is_ignored_and_not_answered() {
     ] {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
-        // The cancel may name the number of this request of ours. It has no effect, since the ids of the two directions are independent.
-        let question = server.ask(id, Ask::Roots);
+        // The first cancel names the number of this input request. It has no effect, since the ids of the two directions are independent.
+        let key = server.ask(id, Ask::Roots);
         server.drain().frame(&notification("notifications/cancelled", params));
         assert!(!server.events().iter().any(|event| matches!(event, Event::Cancelled { .. } | Event::Input { .. })), "{params}");
-        server.session.abandon_input(question, server.now).unwrap();
+        server.session.abandon_input(key, server.now).unwrap();
         server.drain().respond(id);
         assert_eq!(server.sent(), [ok(1)], "{params}");
     }
@@ -481,7 +481,7 @@ fn a_response_is_sent_exactly_response_gap_after_the_last_update() {
 }
 
 #[test]
-fn a_delayed_response_wins_over_a_cancel_the_deadline_and_the_end_of_input() {
+fn a_delayed_response_is_sent_despite_a_cancel_the_deadline_or_the_end_of_input() {
     let races: [(&str, Step); 3] = [
         ("cancel", |server| {
             server.frame(&cancelled(1));

@@ -28,7 +28,7 @@ fn call(id: u64, more: &str) -> String {
     stateless(id, "tools/call", r#""name":"t","arguments":{},"#, more)
 }
 
-/// The id of the only request among the events.
+/// The id of the request that is the only queued event.
 fn requested(server: &mut Scripted) -> InboundId {
     let events = server.events();
     let [Event::Request { id, .. }] = events.as_slice() else { panic!("{events:?}") };
@@ -332,6 +332,7 @@ fn results_of_lists_and_reads_have_a_cache_hint_and_those_of_tool_calls_have_non
     hints_are_sent(public, r#""ttlMs":2000,"cacheScope":"public","#);
 }
 
+/// Checks that the results of a list and of a read have the cache hint `hint`, and that the result of a tool call has none.
 fn hints_are_sent(config: protocol_core::Config, hint: &str) {
     let mut server = Scripted::new(config);
     server.frame(&stateless(1, "tools/list", "", ""));
@@ -398,7 +399,7 @@ fn stateless_and_handshake_requests_are_served_on_one_channel_in_any_order() {
 
 /// Tests all orders in which the three messages of the peer with a handshake keep their order.
 #[test]
-fn each_era_is_served_alike_in_every_order_of_the_messages_of_both() {
+fn the_requests_of_both_eras_are_served_alike_in_every_order_of_the_messages() {
     const MESSAGES: [&str; 6] = ["initialize", "initialized", "legacy", "call", "discover", "listen"];
     fn orders(chosen: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if chosen.len() == MESSAGES.len() {
@@ -455,7 +456,8 @@ fn each_era_is_served_alike_in_every_order_of_the_messages_of_both() {
         server.session.publish(&Notice::ToolsChanged, server.now);
         assert_eq!(server.sent(), [published(5, "tools/list_changed", "")], "{order:?}");
         sent.sort();
-        let number = |frame: &&String| !frame.contains(r#""supportedVersions""#) && !frame.contains(r#""protocolVersion""#);
+        let names_no_revision =
+            |frame: &&String| !frame.contains(r#""supportedVersions""#) && !frame.contains(r#""protocolVersion""#);
         let mut expected = vec![
             format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{{content}}}}}"#),
             stateless_result(3, &format!("{content},")),
@@ -463,7 +465,7 @@ fn each_era_is_served_alike_in_every_order_of_the_messages_of_both() {
         ];
         expected.sort();
         assert_eq!(sent.len(), 5, "{order:?}: {sent:?}");
-        assert_eq!(sent.iter().filter(number).cloned().collect::<Vec<_>>(), expected, "{order:?}");
+        assert_eq!(sent.iter().filter(names_no_revision).cloned().collect::<Vec<_>>(), expected, "{order:?}");
     }
 }
 
@@ -526,8 +528,8 @@ fn a_member_of_meta_of_the_wrong_type_is_refused_or_ignored_and_the_next_request
 #[test]
 fn a_stateless_call_cannot_ask_its_caller_even_if_another_caller_could_be_asked() {
     let mut server = Scripted::server(server_config());
-    let declares = r#","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}"#;
-    server.frame(&call(1, declares));
+    let info = r#","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}"#;
+    server.frame(&call(1, info));
     let id = requested(&mut server);
     for ask in [Ask::Roots, Ask::Confirm { message: "?".into() }, protocol_core::Sample::new("?").into()] {
         assert_eq!(server.session.request_input(id, ask, server.now), Err(AskError::Unsupported));
@@ -593,7 +595,7 @@ fn an_id_may_be_used_again_after_its_response_and_not_before() {
     requested(&mut server);
 }
 
-/// Basic, "Error Codes": neither the codes of the older era are sent, nor codes that the revision reserves without a definition.
+/// Basic, "Error Codes": codes of the legacy era are not sent, and neither are codes that the revision reserves without a definition.
 #[test]
 fn codes_that_the_revision_does_not_have_are_replaced() {
     let error_of = |reply| {
@@ -629,7 +631,7 @@ fn a_stateless_call_ends_with_its_lane_and_one_with_a_handshake_goes_on() {
     assert_eq!(server.session.respond(ids[1], Reply::Done, server.now), Ok(()), "the other one goes on");
 }
 
-/// G16. A regression: the cancel of one caller, on its own lane, ended the request of another caller if only that one had the id.
+/// G16. A regression: a cancel by one caller ended the request of another caller on another lane, if no other open request had the id.
 #[test]
 fn a_stateless_call_cannot_be_cancelled_from_another_lane() {
     let mut server = Scripted::server(server_config());
@@ -667,7 +669,7 @@ fn a_refusal_by_the_session_and_an_error_of_a_handler_have_different_routes() {
 }
 
 #[test]
-fn a_response_of_a_client_is_reported_and_never_answered() {
+fn a_response_to_no_request_is_reported_and_never_answered() {
     let mut server = Scripted::new(server_config());
     server.frame(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     assert_eq!((server.events(), server.sent()), (vec![Event::Violation(Violation::UnknownResponse)], vec![]));
@@ -731,10 +733,10 @@ fn a_subscription_is_acknowledged_first_with_the_kinds_that_are_offered_and_want
     assert_eq!(server.sent(), [published(1, "tools/list_changed", ""), published(1, "resources/updated", r#""uri":"u:","#)]);
 }
 
-/// It was asked if a filter should want `Notice::ResourceValue`, which `notify` sends as a change of the resource. It should not: a value
-/// names one subscription, and two values of a resource would wait as two notices.
+/// `publish` does not send `Notice::ResourceValue`, unlike `notify`, which sends it as a change of the resource: a value names one
+/// subscription, and two values of a resource would wait as two notices.
 #[test]
-fn a_changed_resource_is_published_without_its_value_which_reaches_no_subscription() {
+fn the_value_of_a_resource_reaches_no_subscription_but_a_change_of_the_resource_does() {
     let (mut server, _) = listening(r#""resourceSubscriptions":["u:"]"#);
     let value = Notice::ResourceValue { subscription: Text::from("s"), uri: Text::from("u:"), value: json("1") };
     assert_eq!((server.session.publish(&value, server.now), server.sent()), (0, vec![]));

@@ -70,7 +70,7 @@ fn a_client_of_both_eras_probes_and_is_ready_at_once_if_the_server_is_modern() {
     assert!(client.sent().is_empty(), "there is nothing to confirm");
 }
 
-/// Regression: a client took an answer with the number of its probe, or of its handshake request, before it had sent that request.
+/// A regression: a client took an answer with the number of its probe, or of its handshake request, before it had sent that request.
 #[test]
 fn an_answer_that_comes_before_the_probe_or_the_handshake_was_sent_is_a_violation() {
     let nameless = r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"method not found"}}"#;
@@ -86,7 +86,7 @@ fn an_answer_that_comes_before_the_probe_or_the_handshake_was_sent_is_a_violatio
         client.frame(&discovered_quietly(1));
         assert!(client.session.is_ready(), "{answer}");
     }
-    // The probe has expired in the outbox, and the handshake request waits behind it.
+    // The probe has expired in the outbox, and the handshake request waits after it.
     for guessed in [1, 2] {
         let mut client = client(Era::Auto);
         client.at(10_000);
@@ -334,7 +334,7 @@ fn calls_are_held_until_the_era_is_chosen_and_then_sent_in_its_form() {
 }
 
 #[test]
-fn every_request_names_its_client_and_a_client_that_the_owner_names_is_replaced() {
+fn every_request_names_its_client_and_a_client_info_of_the_owner_is_replaced() {
     let mut client = modern();
     let meta = r#"{"traceparent":"00-1-2-01","io.modelcontextprotocol/clientInfo":{"name":"x","version":"0"},"tracestate":"a=b"}"#;
     let kept = r#""traceparent":"00-1-2-01","tracestate":"a=b""#;
@@ -464,6 +464,8 @@ fn a_cancel_or_the_loss_of_its_exchange_ends_a_stateless_call_once() {
 }
 
 // ---- Subscriptions ----
+//
+// A *successor* is a requested subscription that is to replace the current one (`docs/protocols/mcp.md`, "The client's end").
 
 /// The request for a subscription to these kinds.
 fn listen(id: u64, kinds: &str) -> String {
@@ -480,15 +482,17 @@ fn published(id: u64, method: &str, uri: &str) -> String {
     notification(&format!("notifications/{method}"), &format!("{{{uri}{meta}}}"))
 }
 
+/// The frame with a change of a resource, for the subscription `id`.
 fn updated(id: u64, uri: &str) -> String {
     published(id, "resources/updated", &format!(r#""uri":"{uri}","#))
 }
 
-fn update(uri: &str) -> Event {
+/// The event of the frame [`updated`].
+fn updated_event(uri: &str) -> Event {
     Event::Notice(Notice::ResourceUpdated { uri: Text::from(uri) })
 }
 
-/// A client whose server notifies of changes of its tools, with a subscription of id 2 that is acknowledged.
+/// A client whose subscription to changes of the list of tools, with id 2, is acknowledged.
 fn listening() -> Scripted {
     let mut client = client(Era::Auto);
     client.drain();
@@ -552,11 +556,11 @@ fn a_resource_joins_the_subscription_by_a_successor_that_is_acknowledged_before_
     client.frame(&published(2, "tools/list_changed", ""));
     client.expect_silence();
     client.frame(&updated(3, "u:/part"));
-    assert_eq!(client.events(), [update("u:/part")], "a part of the resource, too");
+    assert_eq!(client.events(), [updated_event("u:/part")], "a part of the resource, too");
 }
 
 #[test]
-fn changes_at_once_all_take_effect_whatever_the_order_of_their_acknowledgements() {
+fn concurrent_changes_all_take_effect_whatever_the_order_of_their_acknowledgements() {
     let (both, lists) = (r#""toolsListChanged":true,"resourceSubscriptions":["u:","v:"]"#, r#""toolsListChanged":true"#);
     for is_in_order in [true, false] {
         let mut client = listening();
@@ -569,7 +573,7 @@ fn changes_at_once_all_take_effect_whatever_the_order_of_their_acknowledgements(
         let done = client.events().iter().filter(|event| matches!(event, Event::Done { outcome: Outcome::Result(_), .. })).count();
         assert_eq!((done, client.sent()), (2, vec![cancelled(2), cancelled(3)]));
         client.frame(&updated(4, "u:")).frame(&updated(4, "v:"));
-        assert_eq!(client.events(), [update("u:"), update("v:")]);
+        assert_eq!(client.events(), [updated_event("u:"), updated_event("v:")]);
     }
 }
 
@@ -591,11 +595,11 @@ fn a_resource_that_a_newer_subscription_already_has_is_reported_after_its_own_ch
     assert!(matches!(&*client.events(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == joins));
     assert_eq!(client.sent(), [cancelled(2), cancelled(3)]);
     client.frame(&updated(4, "v:"));
-    assert_eq!(client.events(), [update("v:")]);
+    assert_eq!(client.events(), [updated_event("v:")]);
 }
 
 #[test]
-fn the_last_resource_that_leaves_ends_the_subscription() {
+fn the_subscription_ends_when_its_last_resource_leaves() {
     let mut client = modern();
     client.invoke(Invoke::subscribe("u:"));
     client.drain();
@@ -758,7 +762,7 @@ fn the_loss_of_its_exchange_ends_the_subscription() {
     assert_eq!(client.session.stats().exchanges_out, 0);
 }
 
-/// The call of the resource has a lower number than the first subscription, but its request is sent later.
+/// The call that subscribes to the resource has a lower number than the subscription to lists, but its request is sent later.
 #[test]
 fn a_resource_that_was_held_for_the_probe_joins_the_subscription_to_lists() {
     let mut client = client(Era::Auto);
@@ -770,7 +774,7 @@ fn a_resource_that_was_held_for_the_probe_joins_the_subscription_to_lists() {
     client.frame(&acknowledged(3, lists)).frame(&acknowledged(2, both));
     assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(3)]));
     client.frame(&updated(2, "u:")).frame(&published(2, "tools/list_changed", ""));
-    assert_eq!(client.events(), [update("u:"), Event::Notice(Notice::ToolsChanged)]);
+    assert_eq!(client.events(), [updated_event("u:"), Event::Notice(Notice::ToolsChanged)]);
 }
 
 #[test]
@@ -917,7 +921,7 @@ fn the_time_for_an_acknowledgement_ends_with_the_acknowledgement_or_the_subscrip
 }
 
 #[test]
-fn an_acknowledgement_has_no_time_limit_or_at_least_a_microsecond() {
+fn the_time_limit_of_an_acknowledgement_is_none_or_at_least_a_microsecond() {
     for (limit, is_limited) in [(None, false), (Some(core::time::Duration::ZERO), true)] {
         let mut client = Scripted::new(with(client_config(), |config| {
             (config.era, config.timeouts.acknowledgement) = (Era::Auto, limit);
@@ -987,7 +991,7 @@ fn regression_a_kind_that_was_not_asked_for_stays_unwanted_although_the_server_a
 
 /// A regression: the answer to a probe queued another request, or made the session ready, although the session had been closed.
 #[test]
-fn regression_a_session_that_is_closing_opens_nothing() {
+fn regression_the_answer_to_a_probe_has_no_effect_on_a_closing_session() {
     for answer in [discovered_quietly(1), error(1, -32601, "x"), unsupported(1, r#""2026-07-28""#), error(1, -32021, "x")] {
         let mut client = client(Era::Auto);
         client.session.close(Close::Now, client.now);
@@ -1018,7 +1022,7 @@ fn regression_held_subscriptions_do_not_close_the_session_by_the_length_of_their
 }
 
 trait CallFrame {
-    /// The frame of a call that is made now.
+    /// Makes a call and returns its frame. Drops what was queued before.
     fn call_frame(&mut self) -> String;
 }
 

@@ -23,7 +23,7 @@ fn call_with(client: &mut Scripted, timeouts: CallTimeouts) -> OutboundId {
     client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_timeouts(timeouts))
 }
 
-/// A client with one call in flight, which has the number 2, these timeouts, and began at 0.
+/// A client with one call in flight. The call has the number 2 and these timeouts, and began at 0.
 fn calling(timeouts: CallTimeouts) -> Scripted {
     let mut client = Scripted::client(client_config());
     call_with(&mut client, timeouts);
@@ -31,10 +31,12 @@ fn calling(timeouts: CallTimeouts) -> Scripted {
     client
 }
 
+/// The next deadline, in milliseconds.
 fn due(end: &Scripted) -> Option<u64> {
     end.session.poll_timeout().map(|at| at.as_micros() / 1000)
 }
 
+/// The frame that cancels a request of ours that has timed out.
 fn cancel_frame(id: u64) -> String {
     notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"timed out"}}"#))
 }
@@ -157,7 +159,7 @@ fn a_call_times_out_at_its_deadline_although_the_transport_is_stuck() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.session.poll_transmit().unwrap();
-    // Nothing is polled from here on.
+    // Nothing more is polled before the deadline.
     client.at(60_000);
     assert_eq!(client.outcome(), IDLE);
     assert_eq!(client.sent(), [cancel_frame(2)], "the cancel is queued until the transport goes on");
@@ -327,7 +329,7 @@ fn an_input_request_of_one_call_does_not_stop_the_timeouts_of_another() {
 // ---- Races ----
 
 #[test]
-fn g9_a_frame_handled_before_the_timeout_wins_even_if_it_is_late() {
+fn g9_a_frame_that_is_handled_before_the_timeout_takes_effect_even_if_it_is_late() {
     let mut client = calling(call_timeouts(Some(1000), Some(2000)));
     client.late(9000).frame(&result(2));
     assert!(matches!(client.outcome(), Outcome::Result(_)));
@@ -363,7 +365,7 @@ fn g9_progress_does_not_prevent_max_total_at_the_next_handle_timeout() {
 }
 
 #[test]
-fn a_response_at_the_instant_of_the_deadline_wins_if_it_is_handled_first() {
+fn a_response_at_the_instant_of_the_deadline_settles_the_call_if_it_is_handled_first() {
     let mut client = calling(call_timeouts(Some(1000), None));
     client.late(1000).frame(&result(2)).at(1000);
     assert!(matches!(client.outcome(), Outcome::Result(_)));
@@ -492,7 +494,7 @@ fn each_input_request_has_its_own_timeout_or_none_if_none_is_configured() {
 }
 
 #[test]
-fn g9_an_answer_that_is_handled_before_the_timeout_wins() {
+fn g9_an_answer_that_is_handled_before_the_timeout_is_reported() {
     let (mut server, id) = serving(Some(1));
     let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
     server.sent();
