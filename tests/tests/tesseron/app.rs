@@ -38,7 +38,7 @@ fn record(level: Level, data: &str) -> LogRecord {
 
 /// Checks that every method that a handler could call for the ended invocation `id` is refused, and that no frame is sent.
 #[track_caller]
-fn expect_dead(app: &mut Scripted, id: InboundId, why: &str) {
+fn expect_ended(app: &mut Scripted, id: InboundId, why: &str) {
     app.drain();
     let now = app.now;
     assert_eq!(app.session.progress(id, Progress::percent(99.0), now), Err(ProgressError::NotLive), "{why}");
@@ -199,7 +199,7 @@ fn the_deadline_of_an_invocation_goes_on_while_an_input_request_is_open() {
 }
 
 #[test]
-fn items_49_50_a_cancelled_or_late_invocation_is_answered_at_once_even_if_its_handler_never_returns() {
+fn items_49_50_a_cancelled_or_timed_out_invocation_is_answered_at_once_even_if_its_handler_never_returns() {
     let (mut app, id) = serving();
     app.frame(&cancel("i1"));
     assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: CancelReason::Peer(None) }], vec![cancelled(7)]));
@@ -220,10 +220,10 @@ fn items_51_52_a_cancel_takes_effect_before_the_owner_has_polled_the_invocation(
         panic!("{events:?}")
     };
     assert_eq!(id, other);
-    expect_dead(&mut app, id, "cancelled");
+    expect_ended(&mut app, id, "cancelled");
 }
 
-/// A way to end an invocation: its name, the step, and the frame of the response to a request id.
+/// A way to end an invocation: its name, the step, and the frame of the response to the request with a given id.
 type Ends = (&'static str, fn(&mut Scripted, InboundId), fn(u64) -> String);
 
 const ENDS: [Ends; 4] = [
@@ -378,7 +378,7 @@ fn item_59_the_end_of_the_transport_cancels_every_handler_and_sends_nothing() {
         let gone = |id| Event::Cancelled { id, why: CancelReason::Disconnected };
         assert_eq!(events[..2], [gone(first), gone(second)]);
         assert!(matches!(events[2..], [Event::Closed(_)]), "{events:?}");
-        expect_dead(&mut app, first, "the transport has closed");
+        expect_ended(&mut app, first, "the transport has closed");
     }
 }
 
@@ -387,7 +387,7 @@ fn item_60_a_settled_invocation_sends_no_more_frames() {
     for (name, ends, _) in ENDS {
         let (mut app, id) = serving();
         ends(&mut app, id);
-        expect_dead(&mut app, id, name);
+        expect_ended(&mut app, id, name);
     }
 }
 
@@ -448,7 +448,7 @@ fn item_70_a_percentage_is_a_number_between_0_and_100() {
     assert_eq!(app.session.progress(id, Progress::percent(-1.0), app.now), Err(ProgressError::Negative));
     assert_eq!(app.session.progress(id, Progress::percent(101.0), app.now), Err(ProgressError::AboveTotal));
     assert_eq!(app.sent(), Vec::<String>::new());
-    // Without a total the value is the percent.
+    // Without a total, the value is the percentage, and at most 100 is sent.
     app.report(id, Progress::value(150.0));
     assert_eq!(app.sent(), [progress("i1", r#","percent":100"#)]);
 }
@@ -460,7 +460,7 @@ fn item_71_a_percentage_never_falls() {
         app.report(id, Progress::percent(value));
     }
     assert_eq!(app.sent(), [10, 55, 100].map(|percent| progress("i1", &format!(r#","percent":{percent}"#))));
-    // The message of such an update is still sent.
+    // The message of an update whose percentage falls is still sent.
     app.report(id, Progress::percent(20.0).with_message("again"));
     assert_eq!(app.sent(), [progress("i1", r#","message":"again""#)]);
     // A greater total does not lower the percentage.
@@ -593,12 +593,13 @@ fn answer(app: &mut Scripted, key: InputKey) -> Result<Answer, InputFailed> {
     found.unwrap_or_else(|| panic!("no answer among {events:?}"))
 }
 
+/// Answers the request 3, which is the first input request of an app.
 fn respond_to_3(app: &mut Scripted, result: &str) {
     app.frame(&format!(r#"{{"jsonrpc":"2.0","id":3,"result":{result}}}"#));
 }
 
 #[test]
-fn item_83_the_content_of_a_sampling_answer_is_handed_on_unchanged_as_text_or_an_object() {
+fn item_83_the_content_of_a_sampling_answer_is_handed_on_as_text_or_as_unchanged_json() {
     for (content, text) in [
         (r#""office supplies""#, "office supplies"),
         (r#""{\"a\":1}""#, r#"{"a":1}"#),
@@ -838,7 +839,7 @@ fn receive(app: &mut Scripted, id: u64, method: &str, params: &str) -> (InboundI
 }
 
 #[test]
-fn item_93_a_read_of_a_resource_is_answered_with_its_value() {
+fn item_93_a_read_of_a_resource_is_answered_with_its_value_or_an_error() {
     let cases = [
         (
             Reply::Contents(json(r#"[{"uri":"balance","mimeType":"application/json","text":"{\"cents\":991}"}]"#)),

@@ -117,8 +117,8 @@ fn a_call_that_the_app_ends_by_itself_fails_with_its_partial_result() {
         rig.app(app, &call.error(code, message, Some(r#"{"partial":{"processed":3,"total":10}}"#)));
         let result = rig.response(number)["result"].clone();
         assert_eq!(result["isError"], true);
-        let with_text = json!({"code": code, "data": {"partial": {"processed": 3, "total": 10}}});
-        assert_eq!(result["structuredContent"], with_text);
+        let structured = json!({"code": code, "data": {"partial": {"processed": 3, "total": 10}}});
+        assert_eq!(result["structuredContent"], structured);
         assert!(text_of(&result).0.starts_with(message));
     }
     rig.assert_idle();
@@ -232,9 +232,9 @@ fn data_alone_waits_for_the_next_value_or_message() {
     assert_eq!(shown, [(Some(30.0), &Value::Null), (Some(30.0), &json!(2)), (Some(40.0), &json!(3))]);
 }
 
-/// The reference keeps the value and forwards the message (`docs/protocols/tesseron.md`, "Progress").
+/// The reference gateway does the same (`docs/protocols/tesseron.md`, "Progress").
 #[test]
-fn an_update_with_a_lower_value_keeps_the_previous_value_and_its_message() {
+fn an_update_with_a_lower_value_is_forwarded_with_the_previous_value_and_its_own_message() {
     let (mut rig, app) = rig();
     rig.call(5, "ledger__t");
     let call = rig.invoked(app);
@@ -483,7 +483,7 @@ fn item_80_an_input_request_that_the_agent_did_not_declare_is_refused_with_the_n
 /// A regression: an agent that probed for MCP 2026-07-28 found it, and input requests no longer reached the user of the agent. A
 /// confirmation was declined although the user had not seen it.
 #[test]
-fn regression_an_agent_that_probes_finds_only_the_revisions_in_which_an_app_can_ask_it() {
+fn regression_an_agent_that_probes_finds_only_the_revisions_in_which_an_app_can_make_input_requests() {
     let (mut rig, _) = rig();
     let meta =
         r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}"#;
@@ -510,7 +510,7 @@ fn an_agent_that_declares_only_url_mode_gets_no_input_request_of_an_app() {
     let call = rig.invoked(app);
     rig.app(app, &call.confirm(3));
     assert_eq!(rig.app_response(app, 3)["error"]["code"], -32007);
-    // A form with members of an address is still sent as a form.
+    // A form with members of URL mode is still sent as a form.
     let mut rig = Rig::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
     let app = rig.join("ledger");
     rig.call(5, "ledger__t");
@@ -652,8 +652,8 @@ fn item_91_the_end_of_a_call_cancels_its_input_request_at_the_agent() {
         let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
         let place =
             |wanted: &dyn Fn(&Value) -> bool| frames.iter().position(wanted).unwrap_or_else(|| panic!("{name}: {frames:?}"));
-        let taken = place(&|frame| frame["method"] == "notifications/cancelled" && frame["params"]["requestId"] == asked);
-        assert!(taken < place(&|frame| frame["id"] == 5 && frame.get("result").is_some()), "{name}: before the response");
+        let cancel = place(&|frame| frame["method"] == "notifications/cancelled" && frame["params"]["requestId"] == asked);
+        assert!(cancel < place(&|frame| frame["id"] == 5 && frame.get("result").is_some()), "{name}: before the response");
         // The agent's answer comes although the request was cancelled.
         rig.agent(&sampled(&asked, "late"));
         rig.assert_idle();
@@ -717,7 +717,6 @@ fn an_agent_that_has_set_no_level_gets_every_record() {
     }
 }
 
-/// The data of a log record reaches the agent as the JSON value that the handler of the app has logged, and not as a string of JSON.
 #[test]
 fn a_logged_value_reaches_the_agent_as_json_and_not_as_json_in_text() {
     let mut rig = Rig::new();
@@ -760,6 +759,7 @@ fn the_actions_of_an_app_are_listed_as_tools_with_their_descriptions_and_hints()
     let mut rig = Rig::new();
     rig.join_with("ledger", &actions, "[]");
     rig.agent(&request(1, "tools/list", "{}"));
+    // The first five tools are those of the bridge itself.
     let tools = rig.response(1)["result"]["tools"].as_array().unwrap()[5..].to_vec();
     let named = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{tools:?}")).clone();
     let anything = json!({"type": "object", "additionalProperties": true});
@@ -805,13 +805,14 @@ fn actions_without_a_name_or_with_a_repeated_name_are_not_listed() {
         "[]",
     );
     rig.agent(&request(1, "tools/list", "{}"));
+    // The first five tools are those of the bridge itself.
     let tools = rig.response(1)["result"]["tools"].as_array().unwrap()[5..].to_vec();
     assert_eq!(tools.len(), 1);
     assert_eq!(tools[0]["description"], "first");
 }
 
 #[test]
-fn methods_that_a_gateway_does_not_support_are_refused() {
+fn methods_that_a_gateway_does_not_support_are_refused_and_a_ping_is_answered() {
     let (mut rig, _) = rig();
     for (id, method) in [(1, "prompts/list"), (2, "prompts/get"), (3, "completion/complete"), (4, "nonsense")] {
         rig.agent(&request(id, method, "{}"));
