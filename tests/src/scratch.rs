@@ -19,7 +19,7 @@ impl Scratch {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("scratch-{}-{}-{name}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let scratch = Self(env::temp_dir().join(name));
-        // A killed process with the same process id may have left a file.
+        // An earlier process with the same id may have been killed and have left a file.
         scratch.clear();
         scratch
     }

@@ -1,5 +1,5 @@
-//! The scenarios. Each has the steps of a client or a script at the near end, and the trace of events that both ends must observe, which is
-//! the same on every transport of every adapter. A trace has no times, and no events whose order depends on threads.
+//! The scenarios. Each has the steps of a client or a script at the near end, and a trace: the events that both ends must observe. The
+//! trace is the same on every transport of every adapter. It has no times, and no events whose order depends on threads.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ crate::harness::rows! { $ each_scenario ():
     cancel_that_crosses_the_response
     caller_timeout
     timeout_reset_by_progress
-    max_total_whatever_the_progress
-    callee_deadline_of_a_handler_that_never_looks
+    max_total_timeout_despite_progress
+    callee_deadline_of_a_handler_that_ignores_its_cancellation
     sampling_nested_to_three_and_refused_at_four
     confirm_in_all_six_outcomes
     elicit_accepted_declined_cancelled_and_with_a_bad_schema
@@ -44,7 +44,7 @@ crate::harness::rows! { $ each_scenario ():
     calls_one_at_a_time_from_a_thread_that_has_no_runtime
 }
 
-/// The script at the far end of a row, if it has one.
+/// The script at the far end of a row; `None` for a row with a service there.
 pub(super) fn script(row: &str) -> Option<fn(Wire, &Book)> {
     Some(match row {
         "cancel_before_send" => notes_methods,
@@ -150,6 +150,7 @@ async fn tool_error<A: Adapter>(stage: Stage<A>) {
 async fn as_many_updates_as_steps<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     let mut trace = calling.observed_call("steps", json!({"steps": 3, "step_ms": 5})).await;
+    // Of these lines only the last two are compared, in reverse order.
     trace.extend(calling.observed_call("progress", json!({"steps": 20, "step_ms": 1})).await.into_iter().rev().take(2));
     drop(calling.close().await);
     expect(
@@ -239,7 +240,7 @@ async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
     let first = calling.peer.call(tool("any", &json!({}))).expect("a call");
-    // The request was sent.
+    // Waits until the far end has received the request.
     calling.noted(1).await;
     first.cancel(None);
     let mut trace = observed(first).await;
@@ -294,7 +295,7 @@ async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
     );
 }
 
-async fn max_total_whatever_the_progress<A: Adapter>(stage: Stage<A>) {
+async fn max_total_timeout_despite_progress<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
     let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(timeouts(Some(5000), Some(1000)));
@@ -304,7 +305,7 @@ async fn max_total_whatever_the_progress<A: Adapter>(stage: Stage<A>) {
     expect(&trace[trace.len() - 1..], "TimedOut(MaxTotal)");
 }
 
-async fn callee_deadline_of_a_handler_that_never_looks<A: Adapter>(stage: Stage<A>) {
+async fn callee_deadline_of_a_handler_that_ignores_its_cancellation<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     let mut trace = calling.observed_call("deaf", json!({})).await;
     trace.extend(calling.observed_call("greet", json!({})).await);
@@ -318,15 +319,15 @@ async fn callee_deadline_of_a_handler_that_never_looks<A: Adapter>(stage: Stage<
     );
 }
 
-/// A client whose model calls the tool that made the sampling request, and whose user answers with the action that the question names.
+/// A client. Its model calls the tool `nest`, which made the sampling request. Its user answers with the action that the question names.
 struct Person(Book);
 
 impl Client for Person {
     fn capabilities(&self) -> Capabilities {
-        let mut real = Capabilities::default();
-        real.sampling = true;
-        real.elicitation = true;
-        real
+        let mut capabilities = Capabilities::default();
+        capabilities.sampling = true;
+        capabilities.elicitation = true;
+        capabilities
     }
 
     fn sample(&self, asked: InputContext, _sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
@@ -405,9 +406,10 @@ async fn elicit_accepted_declined_cancelled_and_with_a_bad_schema<A: Adapter>(st
     for question in ["accept", "decline", "cancel"] {
         trace.extend(calling.observed_call("elicit", json!({"question": question})).await);
     }
-    let asked = calling.peer.stats().frames_in;
+    let frames_before = calling.peer.stats().frames_in;
+    // Only the first 36 characters of the message are compared.
     trace.extend(calling.observed_call("elicit_badly", json!({})).await.into_iter().map(|line| line.chars().take(36).collect()));
-    trace.push(format!("{} frame for the bad one", calling.peer.stats().frames_in - asked));
+    trace.push(format!("{} frame for the bad one", calling.peer.stats().frames_in - frames_before));
     drop(calling.close().await);
     expect(
         &trace,
@@ -475,7 +477,7 @@ async fn peer_that_closes_mid_frame<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     let peer = calling.peer.clone();
     peer.ready().await.expect("a handshake");
-    // The test harness of a child process has written lines before the script began.
+    // In a child process, the test harness has written lines that are not JSON before the script began.
     let seen = peer.stats().violations(Violation::NotJson);
     let mut trace = calling.observed_call("any", json!({})).await;
     trace.extend(calling.ended().await);
@@ -526,7 +528,7 @@ async fn reader_that_stalls<A: Adapter>(stage: Stage<A>) {
             wire.call(1, "long_output", &json!({"blocks": 50, "chars": 65536}));
             wire.call(2, "greet", &json!({}));
             wire.call(3, "note", &json!({}));
-            // Nothing is read meanwhile, but the server still reads.
+            // The client reads nothing meanwhile, but the server still reads: it runs `note`.
             book.wait(1);
             let mut answers: Vec<_> = (0..3).map(|_| wire.read().expect("an answer")).collect();
             answers.sort_by_key(|answer| answer["id"].as_u64());
@@ -655,7 +657,7 @@ async fn handler_that_blocks_its_thread_while_others_run<A: Adapter>(stage: Stag
     );
 }
 
-/// A call without other output writes its frame itself, so the transport is used from the thread of the caller.
+/// If there is no other output, a call sends its frame early, so the transport is used on the thread of the caller.
 async fn calls_one_at_a_time_from_a_thread_that_has_no_runtime<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     let peer = calling.peer.clone();

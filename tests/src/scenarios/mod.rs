@@ -1,6 +1,7 @@
-//! Tests of every transport of every adapter. They are written once; each adapter runs them from `tests/connections`.
+//! Tests of every transport of every adapter. They are written once; each adapter runs them from its `tests/connections`.
 //!
-//! Each list has rows by name, which run on a [`Stage`]: the steps at the near end, and the observations of both ends.
+//! Each public module is a list of rows. A row is a function that runs on a [`Stage`]: it takes the steps of the near end, and checks what
+//! both ends have observed. The name of a row is also the name of its test.
 
 pub mod faults;
 pub mod http;
@@ -19,7 +20,7 @@ use endpoint::BoxFuture;
 use crate::harness::{self, Book, Far, Over, Stage};
 use programs::adapter::Adapter;
 
-/// Finds the far end of the row of this name in any list.
+/// Makes the far end of the row of this name. The row can be of any list.
 pub(crate) fn far(row: &str, book: &Book) -> Far {
     match list::script(row).or_else(|| faults::script(row)) {
         Some(script) => Far::Wire(script),
@@ -41,7 +42,7 @@ pub fn far_end<A: Adapter>() {
     harness::far_end::<A>(far);
 }
 
-/// Declares the far end of rows with a child process: a test that is run only by another test, which starts the test program.
+/// Declares the far end of rows over a child process. It is declared as a test, since the child process is the test program itself.
 #[macro_export]
 macro_rules! the_far_end {
     ($adapter:ty) => {
@@ -73,7 +74,7 @@ macro_rules! scenario_tests {
     };
 }
 
-/// Declares a test for each fault of other SDKs, on one thread and on two, in memory and with a child process.
+/// Declares a test for each row about a fault of other SDKs, on one thread and on two, in memory and with a child process.
 #[macro_export]
 macro_rules! fault_tests {
     ([$adapter:ty] $($row:ident)*) => {

@@ -1,5 +1,6 @@
-//! Both bindings of Tesseron at both ends, and the manifests by which the ends find each other: the answers of an app to every kind of
-//! dial, and the reactions of a gateway to every kind of answer.
+//! Both bindings of Tesseron (a WebSocket and a Unix socket) at both ends, and the manifests by which gateways find apps: the answers of an
+//! app to every kind of dial, and the reactions of a gateway to every kind of answer. *Host* is the specification's word for the end that
+//! listens, which is the app.
 
 use std::fs;
 use std::future::poll_fn;
@@ -35,8 +36,8 @@ crate::harness::rows! { $ each_tesseron_row ():
     a_request_that_is_no_upgrade_is_dropped_without_an_answer
     a_malformed_bind_is_answered_with_400
     wrong_codes_are_answered_with_403_ever_more_slowly_and_the_right_one_is_accepted
-    silent_connections_do_not_keep_others_out
-    a_connection_that_makes_room_is_closed
+    regression_silent_connections_do_not_keep_others_out
+    the_oldest_silent_connections_are_closed_to_make_room
     a_dial_without_a_code_is_answered_with_426_while_there_is_a_claim
     the_right_code_is_accepted_in_any_case_with_the_subprotocol_and_no_extension
     a_taken_or_used_claim_is_answered_with_409_and_the_reason
@@ -55,8 +56,8 @@ crate::harness::rows! { $ each_tesseron_row ():
     a_socket_that_is_never_bound_is_closed_in_time
     the_socket_is_accessible_only_to_its_user
     calls_pass_in_both_directions_over_either_binding
-    a_peer_that_disconnects_frees_the_place_at_once_for_a_new_code
-    a_transport_that_is_dropped_or_closed_frees_the_place
+    an_app_has_a_new_code_as_soon_as_its_gateway_has_disconnected
+    an_app_has_a_new_code_once_its_transport_is_dropped_or_closed
     the_manifest_has_every_member_and_is_removed_with_its_listener
     the_manifest_is_refreshed_only_while_the_app_is_not_bound
     the_manifest_names_the_agent_that_has_the_claim
@@ -97,12 +98,13 @@ fn with(code: &str) -> String {
 /// A code that is wrong for every app, since it is longer than the codes that we make.
 const WRONG: &str = "WRONG-CODE";
 
-/// An app that listens in a home directory of its own, which is removed when the app is dropped.
+/// An app that listens. Its manifest is in a home directory of its own.
 struct App {
     listener: TesseronListener,
     home: OwnHome,
 }
 
+/// A home directory, which is removed when this value is dropped.
 struct OwnHome(Scratch);
 
 impl OwnHome {
@@ -114,7 +116,7 @@ impl OwnHome {
         Home::at(&*self.0).instances()
     }
 
-    /// All apps of this home.
+    /// Reads the manifests of all apps of this home.
     fn read(&self) -> Vec<Instance> {
         let read = Home::at(&*self.0).read_instances().expect("a folder of ours");
         read.into_iter().map(|instance| instance.expect("a manifest of ours")).collect()
@@ -136,7 +138,7 @@ impl App {
         Self { listener, home }
     }
 
-    /// An app that makes its own claim code.
+    /// Starts an app that makes its own claim code.
     async fn minting<A: Adapter>(stage: &Stage<A>, binding: Binding) -> Self {
         Self::start(stage, binding, ClaimCodeSource::default()).await
     }
@@ -149,7 +151,7 @@ impl App {
         self.listener.claim_code().expect("a claim")
     }
 
-    /// The one app of this home.
+    /// Reads the one manifest of this home.
     fn instance(&self) -> Instance {
         let [instance] = <[_; 1]>::try_from(self.home.read()).expect("one manifest");
         instance
@@ -159,31 +161,31 @@ impl App {
         serde_json::from_slice(&fs::read(self.listener.manifest_path()).expect("a manifest")).expect("JSON")
     }
 
-    /// The channel of a gateway of ours that dials with this code, and the app's end of it.
+    /// Dials the app with this code. Returns the gateway's end of the channel and the app's end.
     async fn bound<A: Adapter>(&self, stage: &Stage<A>, code: Option<ClaimCode>) -> (TesseronTransport, TesseronTransport) {
         let gateway = stage.adapter.tesseron_dial(&self.instance(), code).await.expect("a channel");
         (gateway, self.listener.accept().await.expect("a channel"))
     }
 
-    /// A scripted gateway that has connected.
+    /// Connects a scripted gateway, which asks for an upgrade with these subprotocols.
     async fn dialled<A: Adapter>(&self, stage: &Stage<A>, protocols: &str) -> Raw {
         let (address, protocols) = (self.address().clone(), protocols.to_owned());
         stage.block(move || Raw::dial(&address, &protocols)).await
     }
 
-    /// The HTTP status of the answer to a scripted dial.
+    /// The HTTP status of the answer to a scripted dial; `None` if there is no answer.
     async fn status<A: Adapter>(&self, stage: &Stage<A>, protocols: &str) -> Option<u16> {
         let mut raw = self.dialled(stage, protocols).await;
         stage.block(move || raw.status()).await
     }
 
-    /// A script that writes and reads lines of a Unix socket.
+    /// Connects a script that writes and reads lines of the app's Unix socket.
     fn wire(&self) -> Wire {
         let Address::Unix(path) = self.address() else { panic!("{} is no Unix socket", self.address()) };
         Wire::over_unix(UnixStream::connect(path).expect("an app"))
     }
 
-    /// The answer to each of these lines; `None` is the end.
+    /// The answers to these lines, which a new connection sends one by one. `None` is the end of the connection.
     async fn answers<A: Adapter>(&self, stage: &Stage<A>, lines: &[Value]) -> Vec<Option<Value>> {
         let (mut wire, lines) = (self.wire(), lines.to_vec());
         stage.block(move || lines.iter().map(|line| ask(&mut wire, line)).collect()).await
@@ -293,20 +295,20 @@ async fn wrong_codes_are_answered_with_403_ever_more_slowly_and_the_right_one_is
     assert!(last.elapsed() >= Duration::from_millis(2000), "the right code takes as long as a wrong one: {:?}", last.elapsed());
 }
 
-/// A policy that waits for an upgrade longer than any test takes.
+/// A policy with which an app waits for an upgrade longer than any test takes.
 fn patient() -> HostPolicy {
     let mut policy = HostPolicy::default();
     policy.upgrade_wait = Duration::from_secs(3600);
     policy
 }
 
-/// More silent connections than there are places.
+/// Opens more silent connections than an app keeps by default (`HostPolicy::places`).
 fn silent(address: &Address) -> Vec<Raw> {
     (0..100).map(|_| Raw::connect(address)).collect()
 }
 
-/// The bug: while 64 silent connections had all places, every other connection was refused.
-async fn silent_connections_do_not_keep_others_out<A: Adapter>(stage: Stage<A>) {
+/// The bug: while there were 64 silent connections, every other connection was refused.
+async fn regression_silent_connections_do_not_keep_others_out<A: Adapter>(stage: Stage<A>) {
     let patient = ClaimCodeSource::App(patient());
     for (source, any_user) in [(patient, false), (patient, true), (ClaimCodeSource::Gateway, true)] {
         let app = App::with(&stage, Binding::WebSocket, source, any_user).await;
@@ -316,15 +318,15 @@ async fn silent_connections_do_not_keep_others_out<A: Adapter>(stage: Stage<A>) 
     }
 }
 
-async fn a_connection_that_makes_room_is_closed<A: Adapter>(stage: Stage<A>) {
+async fn the_oldest_silent_connections_are_closed_to_make_room<A: Adapter>(stage: Stage<A>) {
     let app = App::start(&stage, Binding::WebSocket, ClaimCodeSource::App(patient())).await;
     let address = app.address().clone();
-    let oldest = stage.block(move || {
-        // Of the 100 connections, 64 have a place.
+    let are_closed = stage.block(move || {
+        // Of the 100 connections, the app keeps the newest 64.
         let mut silent = silent(&address);
         silent.iter_mut().take(36).all(|raw| raw.status().is_none())
     });
-    assert!(oldest.await);
+    assert!(are_closed.await);
 }
 
 async fn a_dial_without_a_code_is_answered_with_426_while_there_is_a_claim<A: Adapter>(stage: Stage<A>) {
@@ -359,8 +361,8 @@ async fn the_right_code_is_accepted_in_any_case_with_the_subprotocol_and_no_exte
 async fn a_taken_or_used_claim_is_answered_with_409_and_the_reason<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let code = app.code();
-    let expect_refusal = async |dialled: Option<ClaimCode>, why: &str| {
-        let error = failed(stage.adapter.tesseron_dial(&app.instance(), dialled).await).to_string();
+    let expect_refusal = async |claim_code: Option<ClaimCode>, why: &str| {
+        let error = failed(stage.adapter.tesseron_dial(&app.instance(), claim_code).await).to_string();
         assert_eq!(error, format!("{} refuses this gateway: {why} (HTTP status 409)", app.address()));
         let (mut raw, why) = (app.dialled(&stage, &with(code.reveal())).await, why.to_owned());
         let (head, body) = stage.block(move || (raw.head().expect("an answer"), raw.rest())).await;
@@ -498,7 +500,7 @@ async fn a_unix_socket_is_bound_before_anything_else<A: Adapter>(stage: Stage<A>
     let code = app.code().reveal().to_lowercase();
     let mut wire = app.wire();
     let answer = aside(&stage, move || {
-        // All lines at once, with some white space.
+        // The bind and the first frame are written at once, with white space around them.
         wire.bytes(format!("\r\n{}\r\n\n{{\"first\":1}}\n", bind("b", &code)).as_bytes());
         (wire.read(), wire)
     });
@@ -583,10 +585,10 @@ async fn a_second_bind_is_refused_and_the_socket_stays_open<A: Adapter>(stage: S
     let (mut wire, first) = (app.wire(), right.clone());
     let (answer, mut wire) = stage.block(move || (ask(&mut wire, &first), wire)).await;
     assert!(answer.expect("an answer")["result"].is_object());
-    // On another socket the claim is taken.
+    // A bind on another socket is refused, since the claim is taken.
     let elsewhere = app.answers(&stage, &[right.clone(), right.clone()]).await;
     assert_eq!([error(elsewhere[0].as_ref()).1, error(elsewhere[1].as_ref()).1], [-32009, -32009]);
-    // On this socket the channel goes on, while the listener is open.
+    // A second bind on the first socket is refused, and its channel goes on.
     let mut host = app.listener.accept().await.expect("a channel");
     let again = aside(&stage, move || {
         let answer = ask(&mut wire, &right);
@@ -664,7 +666,7 @@ async fn calls_pass_in_both_directions_over_either_binding<A: Adapter>(stage: St
     }
 }
 
-async fn a_peer_that_disconnects_frees_the_place_at_once_for_a_new_code<A: Adapter>(stage: Stage<A>) {
+async fn an_app_has_a_new_code_as_soon_as_its_gateway_has_disconnected<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         let app = App::minting(&stage, binding).await;
         let old = app.listener.next_code().await.expect("a code");
@@ -672,7 +674,7 @@ async fn a_peer_that_disconnects_frees_the_place_at_once_for_a_new_code<A: Adapt
         let (gateway, mut host) = app.bound(&stage, Some(old.clone())).await;
         drop(gateway);
         assert_eq!(receive(&mut host).await, None);
-        // The app still holds its end of the channel, but the place is free.
+        // The app has not dropped its end yet, but the channel is closed.
         assert_eq!(host.channel(), None);
         let new = app.listener.next_code().await.expect("a code");
         assert!(!new.matches(&old));
@@ -702,7 +704,7 @@ async fn a_peer_that_disconnects_frees_the_place_at_once_for_a_new_code<A: Adapt
     }
 }
 
-async fn a_transport_that_is_dropped_or_closed_frees_the_place<A: Adapter>(stage: Stage<A>) {
+async fn an_app_has_a_new_code_once_its_transport_is_dropped_or_closed<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         let app = App::minting(&stage, binding).await;
         let first = app.code();
@@ -755,8 +757,7 @@ async fn the_manifest_has_every_member_and_is_removed_with_its_listener<A: Adapt
     }
 }
 
-/// Waits until the claim of an app was refreshed, so that it expires more than `millis` milliseconds later than it does at the time of the
-/// call.
+/// Waits until the app has refreshed its claim, so that the claim expires more than `millis` milliseconds later than before.
 async fn refreshed_after<A: Adapter>(stage: &Stage<A>, app: &App, millis: u64) {
     let before = app.instance().claim.expect("a claim").expires_at;
     let home = app.home.0.to_path_buf();
@@ -777,7 +778,7 @@ async fn the_manifest_is_refreshed_only_while_the_app_is_not_bound<A: Adapter>(s
     assert!(refreshed.code.matches(&first.code) && refreshed.minted_at == first.minted_at);
     let _bound = app.bound(&stage, Some(first.code)).await;
     let bound = fs::metadata(app.listener.manifest_path()).expect("a manifest").ino();
-    // The manifest of an unbound app is written several times in this time.
+    // Meanwhile an app that is not bound writes its manifest several times.
     let free = App::start(&stage, Binding::Unix, ClaimCodeSource::App(policy)).await;
     refreshed_after(&stage, &free, 100).await;
     assert_eq!(
@@ -871,7 +872,7 @@ async fn an_app_name_that_a_manifest_cannot_have_is_refused<A: Adapter>(stage: S
 
 // ---- A gateway ----
 
-/// The manifest of a running app, with another address.
+/// A manifest as an app writes it, but with this address.
 async fn elsewhere<A: Adapter>(stage: &Stage<A>, address: Address) -> Instance {
     let app = App::start(stage, Binding::Unix, ClaimCodeSource::Gateway).await;
     let mut instance = app.instance();
@@ -879,7 +880,7 @@ async fn elsewhere<A: Adapter>(stage: &Stage<A>, address: Address) -> Instance {
     instance
 }
 
-/// A scripted listener for WebSockets.
+/// A listener for a scripted host on a WebSocket, with its manifest.
 async fn tcp<A: Adapter>(stage: &Stage<A>) -> (TcpListener, Instance) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("ws://{}/app?x=y", listener.local_addr().expect("an address"));
@@ -887,7 +888,7 @@ async fn tcp<A: Adapter>(stage: &Stage<A>) -> (TcpListener, Instance) {
     (listener, elsewhere(stage, address).await)
 }
 
-/// A scripted listener on a Unix socket, with its manifest and its directory, which is removed when it is dropped.
+/// A listener for a scripted host on a Unix socket, with its manifest and the directory of the socket.
 async fn unix<A: Adapter>(stage: &Stage<A>) -> (UnixListener, Instance, OwnHome) {
     let folder = OwnHome::new();
     fs::create_dir(&folder.0).expect("a folder");
@@ -900,7 +901,7 @@ fn code() -> ClaimCode {
     ClaimCode::parse("PQ7N-4D").expect("a code")
 }
 
-/// The upgrade request of the next gateway.
+/// Accepts the connection of a gateway and reads its upgrade request.
 fn asked(listener: &TcpListener) -> (String, Raw) {
     let mut raw = Raw::over(listener.accept().expect("a dialler").0);
     (raw.head().expect("a request"), raw)
@@ -937,7 +938,7 @@ async fn regression_a_dial_to_a_host_that_never_stops_sending_times_out<A: Adapt
     let (listener, instance, _folder) = unix(&stage).await;
     let flood = aside(&stage, move || {
         let (mut stream, _) = listener.accept().expect("a dialler");
-        // Without the limit of time a failing test would not end.
+        // Without the time limit a failing test would not end.
         while begin.elapsed() < Duration::from_secs(30) && std::io::Write::write_all(&mut stream, &b"{}\n".repeat(10_000)).is_ok() {
         }
     });
@@ -950,7 +951,7 @@ async fn regression_a_dial_to_a_host_that_never_stops_sending_times_out<A: Adapt
 async fn a_dial_to_a_host_that_never_answers_times_out<A: Adapter>(stage: Stage<A>) {
     let begin = Instant::now();
     let ((_tcp, web_socket), (_unix, unix, _folder)) = (tcp(&stage).await, unix(&stage).await);
-    // All dials run at once; the system accepts their connections.
+    // All dials run at once. Their connections are made by the operating system, and the scripted hosts never accept them.
     let dials = [(&web_socket, None), (&web_socket, Some(code())), (&unix, Some(code()))];
     let dials: Vec<_> = dials.into_iter().map(|(instance, code)| stage.adapter.tesseron_dial(instance, code)).collect();
     let runtime = stage.adapter.runtime();

@@ -36,21 +36,21 @@ pub(super) const TOGETHER: usize = 256;
 /// A time within which a task that is ready has run, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The rate window of `flood`, with two updates.
+/// The span of the rate window of `flood`, which allows two updates.
 const WINDOW: Duration = PATIENCE;
 
 pub(super) fn service(book: &Book) -> Service {
     let holding = book.clone();
     let (nesting, noting) = (book.clone(), book.clone());
-    // The gate opens when a line is added.
+    // The gate is open once it has a line, which the tool `release` adds.
     let gate = Book::default();
     let (flooding, blocking, opening) = (gate.clone(), gate.clone(), gate);
-    let turns = Turns::new();
+    let countdown = Countdown::new();
     example_tools(&Options::default())
         .configure(|config| {
             config.identity = identity();
             config.timeouts.handler_grace = PATIENCE;
-            // The answer to a sampling request may need nested ones, which take their time as well.
+            // The answer to a sampling request may need nested sampling requests, which take time as well.
             config.timeouts.input = Some(3 * PATIENCE);
         })
         .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
@@ -86,9 +86,9 @@ pub(super) fn service(book: &Book) -> Service {
             async { Ok("released") }
         }))
         .tool(Tool::new("reverse", move |_: Context, Number { number }: Number| {
-            let turns = turns.clone();
+            let countdown = countdown.clone();
             async move {
-                turns.wait(number).await;
+                countdown.wait(number).await;
                 Ok::<_, ToolError>(number)
             }
         }))
@@ -97,14 +97,14 @@ pub(super) fn service(book: &Book) -> Service {
 async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> {
     for step in 1..=job.steps {
         context.progress(Progress::count(step, job.steps).with_message(format!("step {step}")));
-        // Sleeps in real time, on which the timeouts of the caller run.
+        // Sleeps in real time, since the timeouts of the caller are in real time.
         context.sleep(Duration::from_millis(job.step_ms)).await?;
     }
     Ok("done")
 }
 
-/// Reports ten updates at once, of which two fit the rate window; the newest is sent when the window opens. After the release it reports
-/// one more.
+/// Reports ten updates at once. Two of them fit the rate window, and the newest is sent when the window opens again. After the tool
+/// `release` is called, one more update is reported.
 async fn flood(context: Context, gate: Book) -> Result<&'static str, ToolError> {
     for step in 1..=10 {
         context.count(step, 20);
@@ -153,26 +153,27 @@ async fn log(context: Context, (): ()) -> Result<&'static str, ToolError> {
     Ok("logged")
 }
 
-/// Lets waiting calls go one by one, the highest number first.
+/// Ends waiting calls one by one, the highest number first. It has the number of the call that has ended last, and the wakers of the others
+/// by number.
 #[derive(Clone)]
-struct Turns(Arc<Mutex<(usize, Vec<Option<Waker>>)>>);
+struct Countdown(Arc<Mutex<(usize, Vec<Option<Waker>>)>>);
 
-impl Turns {
+impl Countdown {
     fn new() -> Self {
         Self(Arc::new(Mutex::new((TOGETHER, (0..=TOGETHER).map(|_| None).collect()))))
     }
 
-    /// Waits for the turn of `number`, and then gives the turn to `number - 1`.
+    /// Waits until the call `number + 1` has ended, and then wakes the call `number - 1`.
     async fn wait(&self, number: usize) {
         poll_fn(|cx| {
-            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if turns.0 != number + 1 {
-                turns.1[number] = Some(cx.waker().clone());
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.0 != number + 1 {
+                state.1[number] = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            turns.0 = number;
-            let next = number.checked_sub(1).and_then(|next| turns.1[next].take());
-            drop(turns);
+            state.0 = number;
+            let next = number.checked_sub(1).and_then(|next| state.1[next].take());
+            drop(state);
             next.into_iter().for_each(Waker::wake);
             Poll::Ready(())
         })

@@ -58,9 +58,9 @@ async fn an_error_names_the_port_that_is_in_use<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn an_error_names_the_address_without_a_listener<A: Adapter>(stage: Stage<A>) {
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = taken.local_addr().expect("an address").to_string();
-    drop(taken);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    drop(listener);
     let error = failed(stage.adapter.reach(Place::Tcp(address.clone())).await);
     assert!(error.to_string().starts_with(&format!("cannot connect to {address}: Connection refused")), "{error}");
     let error = failed(stage.adapter.reach(Place::Tcp("no port".into())).await);
@@ -109,7 +109,7 @@ async fn an_error_names_the_missing_program<A: Adapter>(stage: Stage<A>) {
     assert!(error.to_string().starts_with("cannot start `no-such-program`: No such file"), "{error}");
 }
 
-/// Waits for the ends of calls that were started before the transport breaks.
+/// Checks that each of these calls is lost, and that no new call can be made. Returns the end of the connection.
 async fn calls_are_lost(Link { peer, end }: Link, calls: Vec<Call>) -> Result<CloseReason, Error> {
     for call in calls {
         assert_eq!(call.await.outcome, Outcome::Lost);
@@ -118,8 +118,9 @@ async fn calls_are_lost(Link { peer, end }: Link, calls: Vec<Call>) -> Result<Cl
     end.await
 }
 
-/// A transport that fails in one direction, and stays pending in the other.
+/// A transport that fails at every write, and whose reads stay pending; or one that fails at every read.
 struct Broken {
+    /// `true` if the writes fail, `false` if the reads fail.
     write: bool,
 }
 
@@ -230,7 +231,7 @@ fn is_there(process: &str) -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// A child process with its transport and its process id.
+/// Starts a child process with a shell script. Returns its transport, its exit status and its process id.
 async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (programs::adapter::End, adapter_io::Exit, String) {
     let pipe = Scratch::new("id");
     assert!(Command::new("mkfifo").arg(&*pipe).status().expect("mkfifo").success());
@@ -277,6 +278,7 @@ async fn a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_
     let calling = stage.call(Arc::new(()), client()).await;
     calling.peer.call_tool("length", long(3_000_000)).expect("a call").await.result().expect("a result");
     let exit = calling.exit.clone();
+    // The server closes its session once a line is noted (`Far::Program`).
     calling.far.book.note("leave");
     // Our end keeps the input of the child open until the output of the child ends.
     assert_eq!(calling.ended().await, ["far: leave", "far: closed by this end", "near: the peer ended the connection"]);
