@@ -14,7 +14,7 @@ use crate::raw_http::{self, Exchange, Failure, Request};
 const ROWS: u32 = 6;
 /// The number of clients at the same time.
 const CLIENTS: u64 = 8;
-/// The pause of a client after each exchange, so that the machine is not fully loaded.
+/// The pause of a client after each piece of work, so that the machine is not fully loaded.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs for `span`, and prints [`ROWS`] rows at equal intervals.
@@ -38,7 +38,7 @@ pub(super) fn run(server: &Server, span: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes exchanges until the time `until`. Returns their number.
+/// Does random pieces of work until the time `until`. Returns their number.
 fn work(server: &Server, random: &mut Rng, until: Instant) -> Result<u64, Failure> {
     let mut made = 0;
     while Instant::now() < until {
@@ -67,7 +67,7 @@ fn ask(stream: &mut TcpStream) -> Result<(), Failure> {
     if done["result"]["resultType"] == "complete" { Ok(()) } else { Err(format!("not complete: {done}").into()) }
 }
 
-/// A call whose client disconnects after its first progress.
+/// A call whose client disconnects after the first update. The caller of this function drops the stream.
 fn cut(stream: &mut TcpStream, tool: &str) -> Result<(), Failure> {
     Exchange::send(stream, &Request::call(1, tool))?.next_line_with("notifications/progress").map(drop)
 }
@@ -76,7 +76,7 @@ fn listen(stream: &mut TcpStream) -> Result<(), Failure> {
     Exchange::send(stream, &Request::listen(1))?.next_line_with("subscriptions/acknowledged").map(drop)
 }
 
-/// A session with a call that is cut and resumed on another connection, and one that is cancelled.
+/// A session with one call that is cut and resumed on another connection, and another call that is cancelled.
 fn session(server: &Server, stream: &mut TcpStream) -> Result<(), Failure> {
     let id = raw_http::open_session(stream)?;
     let call = |number: u64, tool: &str| {

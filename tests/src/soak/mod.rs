@@ -1,5 +1,5 @@
-//! Load over HTTP that must leave nothing behind: a server process, clients with real sockets, and the heap, descriptors, tasks, sessions
-//! and exchanges of the server before, during and after the load.
+//! Load on a server process over HTTP, by clients with real sockets. The program shows the heap, descriptors, tasks, sessions and exchanges
+//! of the server before, during and after the load. All of them but the heap must return to their values before the load.
 
 mod mixed;
 mod server;
@@ -18,17 +18,18 @@ use programs::adapter::Adapter;
 
 use crate::raw_http::{self, Exchange, Failure, Request, ServerProcess};
 
-/// The allocator of the server, which counts the allocated bytes. The memory of the process says less, since freed memory stays with it.
+/// The allocator of the server, which counts the allocated bytes. The memory of the process would not show what is freed, since the process
+/// keeps freed memory.
 pub type Heap = Cap<System>;
 
-/// The longest time in which the server must have forgotten what its clients have dropped.
+/// The time within which the server must have freed everything that belonged to its former clients.
 const SETTLE: Duration = Duration::from_secs(60);
 
-/// Puts load on a server over HTTP, and shows that it leaves nothing behind, as a table.
+/// Puts load on a server over HTTP, and prints a table that shows whether the server frees everything afterwards.
 #[derive(Debug, Parser)]
 #[command(name = "soak")]
 struct Line {
-    /// Serve, and print the address. For the program itself, which starts its server so.
+    /// Serve, and print the address. The program starts its server process with this flag.
     #[arg(long, hide = true)]
     serve: bool,
     /// The number of sessions with a handshake that are open at the same time.
@@ -40,7 +41,7 @@ struct Line {
     /// The number of calls whose client disconnects.
     #[arg(long, default_value_t = 100_000)]
     drops: usize,
-    /// The number of times that all this is done. What is kept for reuse grows in the first round alone.
+    /// The number of rounds of sessions, subscriptions and disconnects. Memory that is kept for reuse grows only in the first round.
     #[arg(long, default_value_t = 2)]
     rounds: usize,
     /// The minutes of mixed traffic at the end.
@@ -65,7 +66,7 @@ pub fn main<A: Adapter>(heap: &'static Heap) -> ExitCode {
 
 fn run(line: &Line, name: &str) -> Result<(), Failure> {
     let mut server = Server::start()?;
-    // With the first requests a server allocates what it keeps: tables, threads, buffers.
+    // With the first requests a server makes what it keeps: tables, threads, buffers.
     for _ in 0..200 {
         server.quick()?;
     }
@@ -150,7 +151,7 @@ fn drop_one(server: &Server, turn: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The times that calls took.
+/// The median and the 99th percentile of the times that calls took.
 struct Latency {
     median: Duration,
     p99: Duration,
@@ -162,7 +163,7 @@ impl std::fmt::Display for Latency {
     }
 }
 
-/// Makes calls one after the other on one connection, as long as `goes_on` returns `true` for the number of those that were made.
+/// Makes calls one after the other on one connection, as long as `goes_on` returns `true` for the number of calls so far.
 fn latency(server: &Server, goes_on: impl Fn(usize) -> bool) -> Result<Latency, Failure> {
     let mut stream = server.connect()?;
     let mut times = Vec::new();
@@ -181,7 +182,7 @@ struct Server {
     at_rest: Size,
 }
 
-/// The size of the server at some moment, without the connection and the call that ask for it.
+/// The size of the server at some moment, without the connection and the call by which it is read.
 #[derive(Default)]
 struct Size {
     heap: u64,
@@ -192,7 +193,7 @@ struct Size {
 }
 
 impl Size {
-    /// Returns `true` if nothing is left of a load on a server that had the size `at_rest`. The heap is not judged, since tables and
+    /// Returns `true` if nothing is left of a load on a server that had the size `at_rest`. The heap is not compared, since tables and
     /// buffers keep some capacity for reuse.
     fn is_back_at(&self, at_rest: &Self) -> bool {
         (self.sessions, self.exchanges) == (0, 0) && self.descriptors <= at_rest.descriptors && self.tasks <= at_rest.tasks

@@ -1,4 +1,4 @@
-//! The server: a service over HTTP, with a tool that returns the size of the server.
+//! The server process of the soak test: a service over HTTP, with a tool that returns the size of the server.
 
 use std::io;
 use std::process::ExitCode;
@@ -17,6 +17,7 @@ use super::Heap;
 
 pub(super) async fn run<A: Adapter>(adapter: A, heap: &'static Heap) -> ExitCode {
     let runtime = Arc::new(CountingRuntime { inner: adapter.timed_runtime(), tasks: Arc::default() });
+    // The tool `count` reads the `HttpService` that it is part of, which is made later.
     let own = Arc::new(OnceLock::<HttpService>::new());
     let (counted, tasks) = (Arc::clone(&own), Arc::clone(&runtime.tasks));
     let count = Tool::new("count", move |_: Context, (): ()| {

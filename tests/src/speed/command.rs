@@ -34,7 +34,7 @@ Exit status:
 #[derive(Debug, Parser)]
 #[command(disable_help_subcommand = true, after_help = HELP)]
 struct Line {
-    /// One short round: numbers to look at, not to quote.
+    /// Measure one short round, which gives only rough numbers.
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
     /// Measure everything N times; the table has the medians.
@@ -43,27 +43,27 @@ struct Line {
     /// Measure only rows whose name has TEXT in it.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     only: String,
-    /// Measure what PROGRAM offers, too, in the same rounds. May be given several times.
+    /// Measure the contenders of PROGRAM in the same rounds. May be given several times.
     #[arg(long, value_name = "PROGRAM")]
     beside: Vec<PathBuf>,
     /// Write everything that was measured to FILE, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The part of a measuring process.
+    /// Run only this part of the measuring. The program starts its measuring processes with this flag.
     #[arg(long, hide = true, value_name = "JSON")]
     part: Option<String>,
 }
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// A program that measures.
+/// A program that measures its contenders, and prints the tables.
 #[derive(Default)]
 pub struct Program {
     entries: Vec<Entry>,
 }
 
-/// Runs some work, and returns the allocations that this thread has made meanwhile. A build that counts allocations does not measure time,
-/// since counting slows down contenders that allocate much.
+/// Runs some work, and returns the allocations that this thread has made meanwhile. `None` without the feature `count`. A build with this
+/// feature does not measure time, since counting slows down contenders that allocate much.
 #[cfg(feature = "count")]
 const COUNTER: Option<Counter> = Some(|work| {
     let counted = allocation_counter::measure(work);
@@ -146,7 +146,7 @@ pub(super) fn serving(name: &str) -> Command {
     command
 }
 
-/// Runs one part in `program`, and reads its output.
+/// Runs one part in a process of `program`, and reads its output.
 fn ask<T: DeserializeOwned>(program: &Path, part: &Part) -> Outcome<T> {
     let mut command = Command::new(program);
     command.arg("--part").arg(serde_json::to_string(part)?).stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -158,8 +158,8 @@ fn ask<T: DeserializeOwned>(program: &Path, part: &Part) -> Outcome<T> {
     Ok(serde_json::from_str(said.lines().next_back().unwrap_or_default())?)
 }
 
-/// One contender in one row, and the programs that measure its time and count its allocations.
-struct Place {
+/// The measurement of one contender in one row, and the programs that measure its time and count its allocations.
+struct Job {
     cell: Cell,
     timed_by: Option<PathBuf>,
     counted_by: Option<PathBuf>,
@@ -168,50 +168,50 @@ struct Place {
 fn measure(line: &Line) -> Outcome<Report> {
     let mut machine = Machine::here();
     let (rounds, span) = if line.quick { (1, Duration::from_millis(200)) } else { (line.rounds as usize, Duration::from_secs(1)) };
-    let mut places = places(line)?;
-    let timed = places.iter().filter(|place| place.timed_by.is_some()).count();
-    let counted = places.iter().filter(|place| place.counted_by.is_some()).count();
+    let mut jobs = jobs(line)?;
+    let timed = jobs.iter().filter(|job| job.timed_by.is_some()).count();
+    let counted = jobs.iter().filter(|job| job.counted_by.is_some()).count();
     let bar = ProgressBar::new((timed * rounds + counted) as u64);
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?);
     let mut failed = 0;
-    let mut tell = |place: &Place, error: Box<dyn Error>| {
+    let mut report_failure = |job: &Job, error: Box<dyn Error>| {
         failed += 1;
-        bar.suspend(|| eprintln!("bench: {}, {}: {error}", place.cell.about.name, place.cell.title));
+        bar.suspend(|| eprintln!("bench: {}, {}: {error}", job.cell.about.name, job.cell.title));
     };
     for _ in 0..rounds {
-        for place in &mut places {
-            let Some(program) = &place.timed_by else { continue };
-            bar.set_message(format!("{}, {}", place.cell.title, place.cell.about.name));
-            match ask::<Timed>(program, &Part::Time { name: place.cell.about.name.clone(), row: place.cell.row, span }) {
-                Ok(timed) => place.cell.take(timed),
-                Err(error) => tell(place, error),
+        for job in &mut jobs {
+            let Some(program) = &job.timed_by else { continue };
+            bar.set_message(format!("{}, {}", job.cell.title, job.cell.about.name));
+            match ask::<Timed>(program, &Part::Time { name: job.cell.about.name.clone(), row: job.cell.row, span }) {
+                Ok(timed) => job.cell.take(timed),
+                Err(error) => report_failure(job, error),
             }
             bar.inc(1);
         }
     }
-    for place in &mut places {
-        let Some(program) = &place.counted_by else { continue };
-        bar.set_message(format!("{}, {}, allocations", place.cell.title, place.cell.about.name));
-        match ask::<Option<Counted>>(program, &Part::Count { name: place.cell.about.name.clone(), row: place.cell.row }) {
-            Ok(counted) => place.cell.take_counted(counted),
-            Err(error) => tell(place, error),
+    for job in &mut jobs {
+        let Some(program) = &job.counted_by else { continue };
+        bar.set_message(format!("{}, {}, allocations", job.cell.title, job.cell.about.name));
+        match ask::<Option<Counted>>(program, &Part::Count { name: job.cell.about.name.clone(), row: job.cell.row }) {
+            Ok(counted) => job.cell.take_counted(counted),
+            Err(error) => report_failure(job, error),
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
     machine.load_after = load();
-    let cells = places.into_iter().map(|place| place.cell).collect();
+    let cells = jobs.into_iter().map(|job| job.cell).collect();
     Ok(Report { machine, rounds, span_ms: span.as_millis() as u64, failed, cells })
 }
 
-/// All contenders and rows that are to be measured, row by row.
-fn places(line: &Line) -> Outcome<Vec<Place>> {
+/// Asks all programs for their contenders, and returns the measurements to be made, row by row.
+fn jobs(line: &Line) -> Outcome<Vec<Job>> {
     let mut offers = Vec::new();
     for program in [env::current_exe()?].iter().chain(&line.beside) {
         let listed = ask::<Vec<Listed>>(program, &Part::List).map_err(|error| format!("{}: {error}", program.display()))?;
         offers.extend(listed.into_iter().map(|listed| (program.clone(), listed)));
     }
-    let mut places: Vec<Place> = Vec::new();
+    let mut jobs: Vec<Job> = Vec::new();
     for row in Row::all().into_iter().filter(|row| row.to_string().contains(&line.only)) {
         for (program, listed) in &offers {
             let by = |rows: &[Row]| rows.contains(&row).then(|| program.clone());
@@ -220,16 +220,16 @@ fn places(line: &Line) -> Outcome<Vec<Place>> {
                 continue;
             }
             // One program may measure the time, and another one count the allocations.
-            let known = places.iter_mut().find(|place| place.cell.row == row && place.cell.about == listed.about);
-            if let Some(place) = known {
-                place.timed_by = place.timed_by.take().or(timed_by);
-                place.counted_by = place.counted_by.take().or(counted_by);
+            let known = jobs.iter_mut().find(|job| job.cell.row == row && job.cell.about == listed.about);
+            if let Some(job) = known {
+                job.timed_by = job.timed_by.take().or(timed_by);
+                job.counted_by = job.counted_by.take().or(counted_by);
             } else {
-                places.push(Place { cell: Cell::new(listed.about.clone(), row), timed_by, counted_by });
+                jobs.push(Job { cell: Cell::new(listed.about.clone(), row), timed_by, counted_by });
             }
         }
     }
-    if places.is_empty() { Err(format!("no row has {:?} in its name", line.only).into()) } else { Ok(places) }
+    if jobs.is_empty() { Err(format!("no row has {:?} in its name", line.only).into()) } else { Ok(jobs) }
 }
 
 fn conclude(line: &Line, report: &Report) -> Outcome<()> {

@@ -26,7 +26,7 @@ pub trait Contender: 'static {
     /// Makes both ends in this process, on a pair in memory that holds `room` bytes each way, and makes the handshake.
     fn duplex(runtime: &Self::Runtime, room: usize) -> impl Future<Output = Self::Caller>;
 
-    /// Makes the calling end of a child process that `command` starts and in which [`Contender::serve`] runs, and makes the handshake.
+    /// Starts a child process, in which `command` runs [`Contender::serve`]. Makes its calling end, and makes the handshake.
     fn child(runtime: &Self::Runtime, command: Command) -> impl Future<Output = Self::Caller>;
 
     /// Serves on standard input and output, until they end.
@@ -38,14 +38,15 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// A call that does not end by itself.
     type Held: Send + 'static;
 
-    /// Calls the tool that returns the text that it is given, and reads the text of the result. Returns its length in bytes.
+    /// Calls `tool` with a text, which is also its result, and reads the text of the result. Returns the length of that text in bytes.
     fn echo(&self, text: &str, tool: EchoTool) -> impl Future<Output = usize> + Send;
 
-    /// Makes a call with a long text, which is [`long_text`](super::payload::long_text). The tool `text` returns it as its result, and the
-    /// tool `take` returns the length of the text that it is given. Returns the length that its receiver has seen, at least `bytes`.
+    /// Makes a call with the text [`long_text`](super::payload::long_text). If the text is in the result, the call is of the tool `text`,
+    /// otherwise of the tool `take`, which returns the length of its argument. Returns the length that the receiver of the text has seen,
+    /// at least `bytes`.
     fn carry(&self, carried: Carried, bytes: usize) -> impl Future<Output = usize> + Send;
 
-    /// Calls the tool that reports `count` updates, 1 to `count` of `count`, as fast as it can, and reads them all.
+    /// Calls the tool `report`, which reports `count` updates, 1 to `count` of `count`, as fast as it can. Reads all updates.
     fn report(&self, count: u64) -> impl Future<Output = Updates> + Send;
 
     /// Begins a call that never ends by itself, and that will be ended in the way `leave`. Its handler holds a [`Running`].
@@ -67,7 +68,7 @@ pub struct About {
 }
 
 impl About {
-    /// A contender of this project on `runtime`. Its name mentions the build profile, unless it is the usual one.
+    /// A contender of this program on `runtime`. In a build without link-time optimisation, both names say so.
     pub(super) fn here(name: &str, runtime: &str, kind: Kind) -> Self {
         let build = if cfg!(feature = "without-lto") { ", no LTO" } else { "" };
         Self { name: format!("{name}{build}"), runtime: format!("{runtime}{build}"), kind }
@@ -99,7 +100,7 @@ pub enum Leave {
 pub struct Updates {
     /// Updates that handlers have reported.
     pub sent: u64,
-    /// Updates that callers have received, at any time.
+    /// Updates that callers have received, before or after the response.
     pub heard: u64,
     /// Updates that were received after one that was reported later, or a second time.
     pub disordered: u64,
@@ -163,7 +164,7 @@ impl Listener {
     }
 }
 
-/// A guard in each hanging handler, which counts the handlers of its process.
+/// A guard that each hanging handler holds, by which the handlers of a process are counted.
 #[derive(Debug)]
 pub struct Running(());
 

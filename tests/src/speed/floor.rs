@@ -118,14 +118,14 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Moves the bytes of one end.
+/// The loop of one end, which reads and writes its pipe.
 struct Loop<E> {
     pipe: Box<dyn Pipe>,
     end: E,
-    /// Grows if a line does not fit, and is kept.
+    /// The buffer of bytes to be read. It grows if a line does not fit.
     read: Vec<u8>,
     filled: usize,
-    /// The number of bytes of a partial line that have no line feed.
+    /// The number of bytes of the last, partial line in which no line feed was found.
     searched: usize,
     output: Vec<u8>,
     written: usize,
@@ -293,7 +293,7 @@ struct Text<'a> {
     text: Cow<'a, str>,
 }
 
-const TWO: &str = "2.0";
+const VERSION: &str = "2.0";
 const CALL: &str = "tools/call";
 const PROGRESS: &str = "notifications/progress";
 const CANCELLED: &str = "notifications/cancelled";
@@ -309,7 +309,7 @@ fn write(output: &mut Vec<u8>, message: &impl Serialize) {
 
 fn write_text(output: &mut Vec<u8>, id: &RawValue, text: &str) {
     let content = [Text { r#type: "text", text: text.into() }];
-    write(output, &Response { jsonrpc: TWO, id, result: ToolResult { content } });
+    write(output, &Response { jsonrpc: VERSION, id, result: ToolResult { content } });
 }
 
 /// The end that serves. It answers in place, unless the handler is to be a task of its own.
@@ -325,7 +325,7 @@ impl Server {
         Self { hanging: HashMap::new(), runtime: adapter.runtime(), outbox: Arc::default() }
     }
 
-    /// Starts a handler that returns its text.
+    /// Starts a handler as a task, which returns `text`.
     fn spawn(&self, id: &RawValue, text: String) {
         let (id, outbox) = (id.to_owned(), Arc::clone(&self.outbox));
         self.runtime.spawn(Box::pin(async move {
@@ -360,7 +360,7 @@ impl End for Server {
                     }
                     "text" => {
                         let wanted: LongText = read(Some(call.arguments));
-                        // As the handler of a tool, which makes a string.
+                        // Makes a string, as the tools of the other contenders do.
                         let text = String::from(wanted.text());
                         write_text(output, id, &text);
                     }
@@ -372,9 +372,9 @@ impl End for Server {
                         let Report { count } = read(Some(call.arguments));
                         for step in 1..=count {
                             let params = Progress { progress_token: call.meta.progress_token, progress: step, total: Some(count) };
-                            write(output, &Notification { jsonrpc: TWO, method: PROGRESS, params });
+                            write(output, &Notification { jsonrpc: VERSION, method: PROGRESS, params });
                         }
-                        write(output, &Response { jsonrpc: TWO, id, result: ToolResult { content: [(); 0] } });
+                        write(output, &Response { jsonrpc: VERSION, id, result: ToolResult { content: [(); 0] } });
                     }
                     _ => drop(self.hanging.insert(id.get().into(), Running::begin())),
                 }
@@ -406,7 +406,7 @@ struct State {
 
 struct Waiting {
     answer: oneshot::Sender<Answer>,
-    /// The caller wants the text of the result.
+    /// `true` if the caller reads the text of the result.
     is_read: bool,
     updates: Option<mpsc::UnboundedSender<f64>>,
 }
@@ -452,7 +452,7 @@ impl Calling {
             let id = state.last;
             state.waiting.insert(id, Waiting { answer, is_read, updates });
             let params = ToolCall { name, arguments, meta: Meta { progress_token: id } };
-            write(&mut state.outbox.output, &Request { jsonrpc: TWO, id, method: CALL, params });
+            write(&mut state.outbox.output, &Request { jsonrpc: VERSION, id, method: CALL, params });
             id
         });
         Held { calling: self.clone(), id, answered }
@@ -505,7 +505,7 @@ impl Drop for Held {
         self.calling.say(|state| {
             state.waiting.remove(&self.id);
             let params = Cancelled { request_id: self.id };
-            write(&mut state.outbox.output, &Notification { jsonrpc: TWO, method: CANCELLED, params });
+            write(&mut state.outbox.output, &Notification { jsonrpc: VERSION, method: CANCELLED, params });
         });
     }
 }

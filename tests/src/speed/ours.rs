@@ -15,8 +15,8 @@ use super::payload::{LongText, Nested, Note};
 use super::row::{Carried, EchoTool, Over, Row, What};
 use programs::adapter::{Adapter, Link};
 
-/// This project, through an adapter: a [`Service`] and a [`Peer`]. With `STATELESS` there is no handshake, and every request names its caller
-/// (MCP 2026-07-28).
+/// This project, through an adapter: a [`Service`] and a [`Peer`]. With `STATELESS` there is no handshake, and every request names its
+/// caller (MCP 2026-07-28).
 #[derive(Debug)]
 pub struct Ours<A, const STATELESS: bool = false>(PhantomData<fn() -> A>);
 
@@ -99,8 +99,9 @@ impl<A: Adapter, const STATELESS: bool> Contender for Ours<A, STATELESS> {
     }
 
     fn has(row: Row) -> bool {
-        let is_short = matches!(row, Row { over: Over::Duplex, what: What::RoundTrips { tool: EchoTool::Inline, .. }, workers: 1 });
-        row.is_measured_here() && (!STATELESS || is_short)
+        let has_stateless =
+            matches!(row, Row { over: Over::Duplex, what: What::RoundTrips { tool: EchoTool::Inline, .. }, workers: 1 });
+        row.is_measured_here() && (!STATELESS || has_stateless)
     }
 
     async fn duplex(adapter: &A, room: usize) -> Calling {

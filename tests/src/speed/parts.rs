@@ -1,5 +1,5 @@
-//! The messages between the process that prints the table and the measuring processes: a part on the command line, and its outcome as the
-//! last line of standard output.
+//! The messages between the process that prints the table and the measuring processes. A part of the measuring is passed on the command
+//! line, and its result is the last line of standard output.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ pub(super) struct Allocated {
     pub count: u64,
     /// The sum of their sizes in bytes.
     pub bytes: u64,
-    /// The greatest number of bytes that were allocated at once.
+    /// The peak of the number of allocated bytes.
     pub most: u64,
 }
 
-/// The part of a measuring process.
+/// One part of the measuring, which is done in a process of its own.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Part {
     /// List the contenders of the program.
@@ -56,14 +56,15 @@ pub(super) struct Timed {
     pub(super) peak_kib: Option<u64>,
 }
 
-/// The allocations of one operation at both ends. In the rows of memory only `bytes` is set: the memory of one more connection or call.
+/// The allocations of one operation at both ends. In the rows `What::Connection` and `What::Call` only `bytes` is set: the memory of one
+/// more connection or call.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct Counted {
     pub(super) allocations: Option<f64>,
     pub(super) bytes: f64,
 }
 
-/// A contender without its type.
+/// The functions of a contender, without its type.
 pub(super) struct Entry {
     pub(super) about: About,
     pub(super) has: fn(Row) -> bool,

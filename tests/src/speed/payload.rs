@@ -55,7 +55,7 @@ impl Payload {
     }
 }
 
-/// A text of `bytes` bytes, which is made once. If it has lines, each has 75 bytes and ends in a line feed.
+/// A text of `bytes` bytes. If it has lines, each has 75 bytes and ends in a line feed. Each text is made once, and kept.
 #[must_use]
 pub fn long_text(has_lines: bool, bytes: usize) -> &'static str {
     static MADE: Mutex<BTreeMap<(bool, usize), &'static str>> = Mutex::new(BTreeMap::new());

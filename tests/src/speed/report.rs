@@ -50,7 +50,7 @@ pub struct Cell {
     pub unit: Unit,
     /// The value of each round that did not fail; `None` if the work did not end in time.
     pub values: Vec<Option<f64>>,
-    /// The median of the values; `None` if most rounds have none. In the rows of memory, `bytes`.
+    /// The median of the values; `None` if most rounds have none. In rows whose unit is [`Unit::Bytes`], it is `bytes`.
     pub median: Option<f64>,
     /// Allocations of one operation, both ends.
     pub allocations: Option<f64>,

@@ -39,7 +39,7 @@ pub enum What {
         /// The tool that is called.
         tool: EchoTool,
     },
-    /// The same round trips, one at a time, each on the next of this many connections.
+    /// The same round trips, one at a time, on one connection after the other.
     InTurn {
         /// The number of connections.
         connections: usize,
@@ -70,7 +70,7 @@ pub enum EchoTool {
     Inline,
     /// Its handler is a task of its own, for contenders that have this choice.
     Task,
-    /// The same, and the text is in a struct that is nested in two others.
+    /// As [`Self::Task`], with the text in a struct that is nested in two others.
     Nested,
 }
 
@@ -93,11 +93,11 @@ pub enum Carried {
     Result,
     /// In the result, whose text the caller reads.
     ResultRead,
-    /// The same, where the text has lines of 75 bytes, whose line feeds are escapes in JSON.
+    /// As [`Self::ResultRead`], where the text has lines of 75 bytes, whose line feeds are escapes in JSON.
     LinesRead,
     /// In the arguments, which the tool reads.
     Arguments,
-    /// The same, where the text has lines.
+    /// As [`Self::Arguments`], where the text has lines.
     LinesTaken,
 }
 
@@ -162,13 +162,14 @@ impl Row {
         }
     }
 
-    /// Returns `true` unless this is a build without link-time optimisation and the row is only measured with it.
+    /// Returns `true` if this build measures the row. A build without link-time optimisation measures no row with many connections or long
+    /// texts.
     pub(super) const fn is_measured_here(self) -> bool {
-        !(cfg!(feature = "without-lto") && self.is_long())
+        !(cfg!(feature = "without-lto") && self.is_large())
     }
 
     /// Returns `true` if the work has many connections or long texts.
-    const fn is_long(self) -> bool {
+    const fn is_large(self) -> bool {
         matches!(self.what, What::RoundTrips { connections: MANY, .. } | What::InTurn { .. } | What::LongText { .. })
     }
 
@@ -181,7 +182,7 @@ impl Row {
     /// Returns `true` if the allocations of the row are counted, for which all work must be on one thread of one process.
     #[must_use]
     pub const fn is_counted(self) -> bool {
-        matches!(self.over, Over::Duplex) && self.workers == 1 && !self.is_long() && !matches!(self.unit(), Unit::Milliseconds)
+        matches!(self.over, Over::Duplex) && self.workers == 1 && !self.is_large() && !matches!(self.unit(), Unit::Milliseconds)
     }
 }
 

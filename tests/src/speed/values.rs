@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::payload::long_text;
 use super::row::{Carried, EchoTool};
 
-/// The arguments of a tool that returns `text`.
+/// The arguments of a call of `tool` that returns `text`.
 #[must_use]
 pub fn echo_arguments(tool: EchoTool, text: &str) -> Map<String, Value> {
     match tool {
@@ -14,7 +14,7 @@ pub fn echo_arguments(tool: EchoTool, text: &str) -> Map<String, Value> {
     }
 }
 
-/// The tool and the arguments of a call with a long text. Every result is read.
+/// The name of the tool and the arguments of a call with a long text. The arguments do not depend on whether the result is read.
 #[must_use]
 pub fn long_text_call(carried: Carried, bytes: usize) -> (&'static str, Map<String, Value>) {
     let lines = carried.has_lines();

@@ -25,7 +25,7 @@ const SMALL_ROOM: usize = 4 * 1024;
 const UPDATES: u64 = 1_000;
 /// The number of calls that hang at the same time.
 const HANGING: usize = 1_000;
-/// The time after which the work of a measurement counts as never ending.
+/// The time limit for handlers to begin or to end. After it, they count as never beginning or ending.
 const NEVER: Duration = Duration::from_secs(3);
 
 /// The end of a loop: at a time, or after a number of turns.
@@ -65,8 +65,8 @@ pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
         // The caller is a task as well, since a runtime wakes a task in another way than the future that it blocks on.
         let (value, updates) = start(&*runtime, async move {
             match row.what {
-                What::Cancelled => (storm(&callers[0], Leave::Cancel).await, None),
-                What::Dropped => (storm(&callers[0], Leave::Drop).await, None),
+                What::Cancelled => (time_to_end(&callers[0], Leave::Cancel).await, None),
+                What::Dropped => (time_to_end(&callers[0], Leave::Drop).await, None),
                 What::Connection | What::Call => (None, None),
                 What::RoundTrips { .. } | What::InTurn { .. } | What::LongText { .. } | What::Progress => {
                     repeat(&callers, &tasks, row.what, Until::passed(span / 4)).await;
@@ -124,7 +124,7 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
     }
 }
 
-/// Does the work of `row` `turns` times, on a connection of its own. Returns the number of operations.
+/// Does the work of `row` `turns` times, on new connections. Returns the number of operations.
 pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
     // One caller makes 100 calls in each turn, so that the number of its calls is not much smaller than that of 256 callers.
     let turns = if let What::RoundTrips { connections: 1, callers: 1, .. } = row.what { turns * 100 } else { turns };
@@ -224,8 +224,9 @@ async fn round_trip<C: Caller>(caller: &C, tool: EchoTool) {
     assert_eq!(arrived, TEXT.len(), "the text came back");
 }
 
-/// The number of milliseconds until all hanging calls have ended, at this end and in their handlers. `None` if they do not end in time.
-async fn storm<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
+/// Makes hanging calls, and ends them. Returns the number of milliseconds until all have ended, at this end and in their handlers. `None`
+/// if they do not end in time.
+async fn time_to_end<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
     let mut calls = Vec::new();
     for _ in 0..HANGING {
         calls.push(caller.hang(leave).await);
