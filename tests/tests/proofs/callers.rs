@@ -2,9 +2,9 @@
 //! notices, and no frame that belongs to another client (G15, G16).
 //!
 //! * With lanes: each client has a lane of its own, all clients use the same ids, and their eras differ: one makes the handshake, one makes
-//!   stateless requests after a probe, and one makes them without a probe.
-//! * On one channel: all requests are stateless. A gateway between the clients and the server makes their ids different, and finds the
-//!   client of each frame by its id.
+//!   stateless requests after a probe, and one makes them although its probe has not reached the server.
+//! * On one channel: all requests are stateless. The `Crowd` makes the ids of the clients different, and finds the client of each frame by
+//!   its id.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -56,6 +56,7 @@ impl Seen {
 struct Users<S: Subject> {
     crowd: Crowd<S>,
     by: Ways,
+    /// The open calls at the server, each with its client, and the open subscriptions, each with `usize::MAX`.
     serves: Vec<(usize, InboundId)>,
     seen: Seen,
 }
@@ -116,7 +117,7 @@ impl<S: Subject> Users<S> {
         }
     }
 
-    /// Makes a client call, cancel, set a log level, subscribe or unsubscribe, as `number` selects.
+    /// Takes a step of a client: a call, a cancel, a log level, a subscription or the end of one, as `number` selects.
     fn act(&mut self, at: usize, number: u64) {
         let is_stateless = self.is_stateless(at);
         let client = self.crowd.client_mut(at);
@@ -163,7 +164,8 @@ impl<S: Subject> Users<S> {
         }
     }
 
-    /// Makes the server report, log, ask, publish or respond for one of its calls, or end a subscription, as `number` selects.
+    /// Takes a step of the server: it reports, logs, asks, publishes or responds for one of its calls, or ends a subscription, as `number`
+    /// selects. `which` selects the call or the subscription.
     fn serve(&mut self, which: usize, number: u64) {
         let subscriptions: Vec<_> = self.serves.iter().filter(|(at, _)| *at > 2).map(|(_, id)| *id).collect();
         if let Some(id) = subscriptions.get(which % subscriptions.len().max(1)).filter(|_| number % 64 == 63) {
@@ -254,7 +256,7 @@ fn a_frame_for_one_caller_that_reaches_another_breaks_a_guarantee() {
 fn a_client_without_a_handshake_that_answers_breaks_a_guarantee() {
     let answers = |fault: Option<Fault>| {
         let session = Session::new(with(client_config(), |config| config.era = Era::Modern), NOW);
-        // Without a fault, the client gets one that has no effect in this test.
+        // `None` stands for a fault that has no effect in this test: a panic when the peer cancels.
         let mut client = Watched::new(Broken::new(session, fault.unwrap_or(Fault::Panics)), NOW);
         client.poll_transmit().expect("the probe");
         for frame in [DISCOVERED, r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#] {

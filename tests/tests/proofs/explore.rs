@@ -12,6 +12,7 @@ use testkit::explore::pair::{
 /// The configurations of a client and of a server.
 type Ends = fn() -> (Config, Config);
 
+/// No calls and no events. The value of `events` is greater than the number of events of any search here, so it is no bound.
 const NOTHING: Bounds = Bounds {
     calls: 0,
     changes: 0,
@@ -29,6 +30,7 @@ const NOTHING: Bounds = Bounds {
 /// Every kind of event of a call once, at each end that can cause it.
 const EVERYTHING: Bounds = Bounds { updates: 1, samples: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING };
 
+/// Makes one search, and prints its figures. Panics with the steps to a state in which a check fails.
 fn found(configs: Ends, bounds: Bounds, orders: Orders) -> Found {
     let ((client, server), began) = (configs(), Clock::now());
     let [client, server] = [client, server].map(|config| Session::new(config, Instant::ZERO));
@@ -76,7 +78,7 @@ const QUICK_STATELESS: [(Ends, Bounds); 9] = [
     (choosing_configs, Bounds { changes: 2, deadlines: [1, 0], opening: true, ..NOTHING }),
 ];
 
-/// Searches of requests without a handshake that take a minute or two in all in an optimised build.
+/// Searches of requests without a handshake that together take a minute or two in an optimised build.
 const FULL_STATELESS: [(Ends, Bounds); 9] = [
     (stateless_configs, Bounds { calls: 1, updates: 2, samples: 1, cancels: 1, deadlines: [2; 2], ..EVERYTHING }),
     (stateless_configs, Bounds { calls: 2, samples: 0, ..EVERYTHING }),
@@ -89,6 +91,7 @@ const FULL_STATELESS: [(Ends, Bounds); 9] = [
     (choosing_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [2, 0], opening: true, ..NOTHING }),
 ];
 
+/// As [`search`], with a configuration for each of the bounds.
 fn search_each(all: &[(Ends, Bounds)]) -> usize {
     let states = all.iter().map(|(configs, bounds)| found(*configs, *bounds, Orders::Enough).states).sum();
     println!("{states} distinct states");
@@ -142,14 +145,14 @@ fn omitted_orders_lead_to_no_other_states_of_either_end() {
         Bounds { calls: 2, samples: 1, ..NOTHING },
         Bounds { calls: 2, updates: 1, deadlines: [1; 2], ..NOTHING },
     ];
-    let of_both = [configs as Ends, tesseron_configs].into_iter().flat_map(|configs| all.map(|bounds| (configs, bounds)));
+    let with_handshake = [configs as Ends, tesseron_configs].into_iter().flat_map(|configs| all.map(|bounds| (configs, bounds)));
     let stateless: [(Ends, Bounds); 4] = [
         (stateless_configs, Bounds { calls: 1, updates: 1, cancels: 1, deadlines: [1, 0], closes: [0, 1], ..NOTHING }),
         (stateless_configs, Bounds { listens: 1, notices: 1, cancels: 1, closes: [1, 0], ..NOTHING }),
         (listening_configs, Bounds { changes: 1, notices: 1, ..NOTHING }),
         (choosing_configs, Bounds { calls: 1, cancels: 1, deadlines: [1; 2], opening: true, ..NOTHING }),
     ];
-    for (configs, bounds) in of_both.chain(stateless) {
+    for (configs, bounds) in with_handshake.chain(stateless) {
         let [enough, all] = [Orders::Enough, Orders::All].map(|orders| found(configs, bounds, orders));
         assert_eq!((enough.ends, enough.digest, enough.rests), (all.ends, all.digest, all.rests), "{bounds:?}");
         assert!(enough.states < all.states, "nothing is left out: {bounds:?}");
@@ -163,12 +166,12 @@ fn objection_to(configs: Ends, fault: Fault, bounds: Bounds, orders: Orders) -> 
 }
 
 #[test]
-fn a_search_finds_planted_faults_and_one_of_all_orders_the_shortest_way_to_a_fault() {
+fn a_search_finds_planted_faults_and_a_search_of_all_orders_finds_the_shortest_way_to_one() {
     let bounds = Bounds { calls: 2, cancels: 1, deadlines: [1; 2], ..NOTHING };
     for (configs, orders) in [configs, tesseron_configs].into_iter().flat_map(|one| [(one, Orders::All), (one, Orders::Enough)]) {
         let found = objection_to(configs, Fault::IgnoresCancels, bounds, orders).expect("an objection");
         if orders == Orders::All {
-            // The call, the sending and the arrival of the request, and those of the cancel: no shorter way exists.
+            // The call, the cancel, and the sending and the arrival of the frame of each: there is no shorter way.
             use Action::{Arrive, Call, Cancel, Leave};
             assert_eq!(found.way, [Call(None), Leave(0), Cancel(0), Leave(0), Arrive(1), Arrive(1)], "{}", found.what);
         }
@@ -186,24 +189,24 @@ fn a_search_finds_planted_faults_and_one_of_all_orders_the_shortest_way_to_a_fau
 fn a_search_of_stateless_requests_finds_planted_faults() {
     use Orders::{All, Enough};
     let calls = Bounds { calls: 1, cancels: 1, ..NOTHING };
-    // The frame that a fault adds is sent together with the next frame of the session.
+    // The call is needed, since a frame that the fault adds is sent together with the next frame of the session.
     let listens = Bounds { calls: 1, listens: 1, ..NOTHING };
-    let object = |fault, bounds, what: &str| {
+    let expect_objection = |fault, bounds, what: &str| {
         for orders in [All, Enough] {
             let objection = objection_to(stateless_configs, fault, bounds, orders).map(|objection| objection.what);
             assert!(objection.as_ref().is_some_and(|objection| objection.contains(what)), "{fault:?}: {objection:?}");
         }
     };
-    object(Fault::AsksWithoutHandshake, calls, "G15: ");
+    expect_objection(Fault::AsksWithoutHandshake, calls, "G15: ");
     for orders in [All, Enough] {
         use Action::{Arrive, Call, Leave, Respond};
         let found = objection_to(stateless_configs, Fault::AsksWithoutHandshake, calls, orders).expect("an objection");
         assert_eq!(found.way, [Call(None), Leave(0), Arrive(1), Respond(0), Leave(1)], "{}", found.what);
     }
-    object(Fault::NoticeAfterResult, listens, "G15: ");
-    object(Fault::RepeatsFrames, Bounds { opening: true, ..calls }, "G2: ");
-    object(Fault::MixesSubscriptions, Bounds { changes: 2, notices: 1, ..NOTHING }, "G16: ");
-    object(Fault::LosesDone, calls, "the model has another event");
-    object(Fault::IgnoresCancels, calls, "the model has another deadline");
-    object(Fault::LosesDone, Bounds { opening: true, ..calls }, "the model has another event");
+    expect_objection(Fault::NoticeAfterResult, listens, "G15: ");
+    expect_objection(Fault::RepeatsFrames, Bounds { opening: true, ..calls }, "G2: ");
+    expect_objection(Fault::MixesSubscriptions, Bounds { changes: 2, notices: 1, ..NOTHING }, "G16: ");
+    expect_objection(Fault::LosesDone, calls, "the model has another event");
+    expect_objection(Fault::IgnoresCancels, calls, "the model has another deadline");
+    expect_objection(Fault::LosesDone, Bounds { opening: true, ..calls }, "the model has another event");
 }

@@ -1,5 +1,5 @@
-//! Every order of the steps of a bridge with two legs, with the search that `testkit` offers for any machine. Gateways with a fault show
-//! that the search notices one.
+//! Every order of the steps of a bridge with two legs, searched with `testkit::explore`. Gateways with planted faults show that the search
+//! finds such faults.
 
 use std::hash::Hash;
 
@@ -10,8 +10,8 @@ use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::scripted::json;
 use tests::bridge::{GatewayFault, Rig, config, value};
 
-/// A bridge between the session of an agent and that of an app. The output of the bridge for each of the two is read only by a step of its
-/// own, so that a cancel, an update and a result can cross.
+/// A bridge between the session of an agent and that of an app. Each of the two reads the output of the bridge only in a step of its own,
+/// so that a cancel, an update and a result can cross.
 struct Gateway {
     rig: Rig,
     app: usize,
@@ -46,7 +46,7 @@ impl Gateway {
     }
 
     fn unread(&self, name: &str) -> bool {
-        // The queued output of a leg that is not read shows only in its statistics.
+        // Only the statistics of a leg show its queued output.
         let leg = if name == "agent" { Leg::Agent } else { self.rig.leg(self.app) };
         self.rig.bridge.stats(leg).is_some_and(|stats| stats.queued_bytes > 0)
     }
@@ -132,8 +132,8 @@ impl Explored for Gateway {
         self.poll();
     }
 
-    /// The state of each end and of the bridge depends only on the frames that it has received, and on their order. The loss of a frame by
-    /// a faulty gateway shows only in the queues.
+    /// The frames that the bridge and each of the two ends have received, in order. They determine the states of all three. Only `unread`
+    /// shows that a faulty gateway has lost a frame.
     fn state(&self) -> impl Hash {
         let of = |mark: &str| self.rig.trace.iter().filter(|line| line.contains(mark)).cloned().collect::<Vec<_>>();
         let unread = ["agent", "app"].map(|name| self.unread(name));

@@ -1,5 +1,5 @@
-//! The guarantees G1 to G16 except G14 (`rounds.rs`), each with a test of its name: a single scenario if one is enough, otherwise storms of
-//! random operations.
+//! The guarantees G1 to G16 except G14 (`rounds.rs`). The name of each test begins with its guarantees. A test is a single scenario if one
+//! is enough, otherwise it makes storms of random operations.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use testkit::scripted::{call_tool, cancelled, json, progress, request, result};
 use testkit::world::{Wire, World};
 use testkit::{Coverage, Happening, Pair, Rng, Scripted};
 
-/// A storm of random operations on a world of two ends, checked after every operation. The limits on output and events are so small that the
-/// model cannot predict their effects, so only the judge checks the guarantees; `model.rs` has the storms with predictions. Half of the
-/// clients make stateless requests, after a probe.
+/// A storm of random operations on a world of two ends, checked after every operation. The limits on output and events are so small that
+/// the model cannot predict their effects, so only the judge checks the guarantees; `model.rs` has the storms with predictions. Half of
+/// the clients make stateless requests, after a probe.
 fn storm(seed: u64, steps: usize) -> World {
     let client = with(client_config(), |config| {
         config.era = [Era::Legacy, Era::Auto, Era::Legacy, Era::Modern][(seed % 4) as usize];
@@ -163,6 +163,7 @@ fn g5_nothing_grows_with_the_age_of_a_session() {
         pair.run();
         let id = pair.server.request();
         pair.server.session.progress(id, Progress::count(1, 2), pair.server.now).unwrap();
+        // Every tenth call is cancelled.
         if call.to_string().ends_with('0') {
             pair.client.session.cancel(call, None, pair.client.now).unwrap();
         }
@@ -226,8 +227,8 @@ fn g6_no_bytes_cause_a_panic() {
 fn g7_a_call_or_input_request_whose_deadline_has_passed_settles_at_once() {
     let mut client = Scripted::client(client_config());
     client.at(50);
-    let now = CallTimeouts::NONE.with_idle(Some(Duration::ZERO));
-    client.invoke(Invoke::list_tools(None).with_timeouts(now));
+    let expired = CallTimeouts::NONE.with_idle(Some(Duration::ZERO));
+    client.invoke(Invoke::list_tools(None).with_timeouts(expired));
     assert!(matches!(client.events()[0], Event::Done { outcome: Outcome::TimedOut(_), .. }));
     assert_eq!((client.sent(), client.session.poll_timeout()), (vec![], None));
     let alarm = client.session.set_alarm(client.now).unwrap();
@@ -257,7 +258,7 @@ fn g8_output_can_be_polled_when_a_method_returns() {
 }
 
 #[test]
-fn g9_a_late_frame_wins_over_a_deadline_that_handle_timeout_has_not_expired() {
+fn g9_a_response_wins_over_a_passed_deadline_that_handle_timeout_has_not_expired() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
@@ -306,8 +307,9 @@ fn g12_sampling_four_deep_is_refused_on_both_sides() {
 #[test]
 fn g13_payloads_are_passed_on_byte_for_byte() {
     let mut pair = Pair::ready();
+    // A line feed between tokens becomes a space, since a line feed ends a frame.
     let odd = "{ \"name\" : \"t\", \"arguments\" : { \"n\" : 1.50e+3, \"u\" : \"\\u00e9\\ud83d\\ude00 é\", \"d\" : 1, \"d\" : 2,\n\t\"z\":[ ] } }";
-    pair.client.invoke(no_clocks(odd).without_progress());
+    pair.client.invoke(call_without_timeouts(odd).without_progress());
     pair.run();
     let Some(Event::Request { request, id, .. }) = pair.server_events().pop() else { panic!("a request") };
     assert_eq!(request.params().as_str(), odd.replace('\n', " "));
@@ -317,6 +319,7 @@ fn g13_payloads_are_passed_on_byte_for_byte() {
     assert_eq!(back.as_str(), odd.replace('\n', " "));
 }
 
+/// The members of `_meta` with which a stateless request names its caller.
 const CALLER: &str =
     r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"sampling":{}}"#;
 
@@ -354,6 +357,6 @@ fn g16_the_log_level_and_the_token_of_a_stateless_call_apply_only_to_that_call()
     assert_eq!(server.sent(), [""; 0]);
 }
 
-fn no_clocks(params: &str) -> Invoke {
+fn call_without_timeouts(params: &str) -> Invoke {
     Invoke::new(Op::CallTool, json(params)).with_timeouts(CallTimeouts::NONE)
 }

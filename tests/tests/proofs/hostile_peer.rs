@@ -13,7 +13,7 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{discovered, json, notification, progress};
 use testkit::{Campaign, Happening, Rng, Scripted};
 
-/// A random frame, valid or not. It has one of a few ids, so that frames collide; half of the ids are from `ours`.
+/// A random frame, valid or not. It has one of a few ids, so that many frames have equal ids. Half of the ids are from `ours`.
 fn anything(rng: &mut Rng, ours: &[u64]) -> String {
     let ids = ["0", "1", "2", "3", "5", "8", "\"2\"", "null", "1.5"];
     let methods = [
@@ -95,10 +95,12 @@ struct Victim {
     end: Scripted,
     /// The ids of the requests that the peer has received.
     requests: BTreeSet<u64>,
+    /// The cancelled calls of the peer for which the owner has not tried to respond yet.
     cancelled: BTreeSet<InboundId>,
 }
 
 impl Victim {
+    /// `kind` selects the end, its era and the state of its handshake.
     fn new(kind: u64) -> Self {
         let small = |config: &mut Config| (config.limits.in_flight, config.limits.events, config.limits.ended_ids) = (6, 16, 4);
         let end = match kind {

@@ -1,5 +1,5 @@
-//! G17 and G18: every HTTP exchange gets one head and one end and nothing after them, and an event is replayed at most once for each
-//! resumption, in order, on its own stream of its own session.
+//! G17 and G18: every HTTP exchange gets one head and one end, and nothing after the end. For each resumption of a stream an event is
+//! replayed at most once, in order, and only on the stream and in the session that it belongs to.
 //!
 //! A server with real sessions gets random requests of three clients in virtual time: calls in both eras, streams that are lost, stalled,
 //! suspended and resumed from any event, invalid requests, sessions that end. Each frame contains a mark that names its call, so that a
@@ -129,6 +129,7 @@ impl World {
         id
     }
 
+    /// Opens a session for a new client.
     fn open(&mut self) {
         let revision = self.rng.pick(&REVISIONS).expect("a revision");
         let body = format!(
@@ -167,7 +168,7 @@ impl World {
                 HttpEvent::Writable { session, lane, is_writable } => {
                     self.coverage.stopped += usize::from(!is_writable);
                     if let Some(real) = self.sessions.get_mut(&session) {
-                        // A lane that has no frame left is closed.
+                        // An error means that the lane is closed, since it has no frame left.
                         let _ = real.set_writable(lane, is_writable, self.now);
                     }
                     self.pump_session(session);
@@ -227,6 +228,7 @@ impl World {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{{"name":"{mark}","_meta":{{"progressToken":"{mark}","{prefix}/protocolVersion":"2026-07-28","{prefix}/clientCapabilities":{{}}}}}}}}"#
         );
+        // A header with another name than that in the body is refused.
         let name = if self.rng.chance(20) { "another".to_owned() } else { mark.clone() };
         let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", &*name)];
         self.send(Method::Post, &fields, &body, Exchange { mark: Some(mark), ..Exchange::default() });
@@ -344,6 +346,7 @@ impl World {
         self.pump();
     }
 
+    /// Takes a step of a running handler: it ends, or reports an update.
     fn work(&mut self, ends: bool) {
         if self.requests.is_empty() {
             return;
