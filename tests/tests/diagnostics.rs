@@ -1,7 +1,7 @@
 //! Diagnostics for developers: the spans and events of an endpoint, and the counters of a session.
 //!
-//! These tests have a program of their own. Each test has a subscriber on its own thread. While there is only one subscriber, a span that is
-//! first reached by a thread without a subscriber would be switched off for all threads.
+//! These tests have a program of their own, in which each test of an endpoint has a subscriber on its own thread. In a program with other
+//! tests, a thread without a subscriber could be the first to reach a span, and `tracing` might then switch off the span for all threads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,7 +77,7 @@ impl Recorded {
 struct Memory {
     spans: Vec<Span>,
     events: Vec<Recorded>,
-    /// The spans that are entered, on the one thread.
+    /// The spans that are entered, the innermost last. All of them are on the thread of the test.
     stack: Vec<usize>,
 }
 
@@ -390,9 +390,9 @@ fn a_handler_that_is_dropped_after_its_grace_is_logged_as_a_warning() {
 }
 
 /// A client that panics at every log record.
-struct Nervous;
+struct PanickingClient;
 
-impl Client for Nervous {
+impl Client for PanickingClient {
     fn log(&self, _: LogRecord) {
         panic!("a record");
     }
@@ -406,7 +406,7 @@ fn panics_of_handlers_and_clients_are_logged_as_errors_with_their_message() {
         context.log(LogLevel::Error, "x");
         Ok(())
     });
-    let world = world(service().tool(panics).tool(blocks).tool(logs), Nervous);
+    let world = world(service().tool(panics).tool(blocks).tool(logs), PanickingClient);
     for (name, message) in [("panics", "planned: 1"), ("blocks", "planned"), ("logs", "a record")] {
         world.wait(world.call(name));
         let recorded = world.listener.recorded("panicked");
@@ -554,7 +554,7 @@ fn violations_are_counted_by_their_rule() {
 }
 
 #[test]
-fn progress_that_is_merged_left_out_or_dropped_is_counted() {
+fn progress_that_is_merged_or_dropped_is_counted() {
     let mut server = Scripted::server(with(server_config(), |config| config.progress.window = RateWindow::new(1, ms(1000))));
     let id = server.receive_call(1);
     for value in [1, 2, 3, 4, 4] {

@@ -28,7 +28,7 @@ fn a_progress_notification_that_is_received_allocates_nothing_beyond_its_frame()
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
-    // The session is measured without its judge, which allocates memory itself.
+    // The session is measured without its judge (`testkit::Watched`), which allocates memory itself.
     let mut client = client.session.into_subject();
     let mut frames = frames(1_000).into_iter();
     let mut receive = |frame, now| {
@@ -92,7 +92,8 @@ fn a_session_that_serves_one_request_makes_at_most_eight_allocations_beyond_its_
         session.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
     }
     while session.poll_event().is_some() || session.poll_transmit().is_some() {}
-    // The handshake has allocated memory for events and frames in `session`. A new session allocates it for its first frame.
+    // The handshake has allocated memory for events and frames in `session`, which a session without a handshake allocates for its first
+    // frame. These allocations are counted by a ping to another session.
     let mut fresh = Session::new(Arc::clone(&config), Instant::ZERO);
     let first = allocation_counter::measure(|| {
         fresh

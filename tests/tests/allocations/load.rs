@@ -7,7 +7,7 @@ use testkit::config::{client_config, server_config, with};
 
 const NOW: Instant = Instant::ZERO;
 
-/// Two sessions after their handshake. They have no judge, since a judge allocates memory itself.
+/// Two sessions after their handshake. They have no judge (`testkit::Watched`), since a judge allocates memory itself.
 struct Ends {
     client: Session,
     server: Session,
@@ -106,7 +106,7 @@ fn progress_updates_leave_no_memory_in_use() {
 }
 
 #[test]
-fn ten_thousand_calls_in_flight_cost_a_bounded_amount_each_and_are_freed_with_their_end() {
+fn each_of_ten_thousand_calls_in_flight_has_bounded_memory_which_is_freed_when_it_ends() {
     const CALLS: usize = 10_000;
     let mut ends = ends(CALLS);
     let mut ids = Vec::with_capacity(CALLS);

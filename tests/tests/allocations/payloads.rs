@@ -7,6 +7,7 @@ use tests::speed::payload::{Payload, Payloads};
 
 /// The number of calls before counting starts, after which a connection has allocated all the memory that it keeps.
 const BEFORE: u64 = 4;
+/// The number of calls whose allocations are counted.
 const COUNTED: u64 = 4;
 
 /// The bytes that a number of calls allocate, at both ends.
@@ -26,7 +27,7 @@ fn allocated(payload: Payload, size: usize, calls: u64) -> u64 {
 fn a_long_payload_allocates_little_more_than_the_values_made_from_it() {
     const SIZE: usize = 256 * 1024;
     for (payload, name) in Payload::ALL {
-        // The text is made in the first call.
+        // The first call makes the text, which is kept for the later ones.
         allocated(payload, SIZE, 1);
         let before = allocated(payload, SIZE, BEFORE);
         let each = (allocated(payload, SIZE, BEFORE + COUNTED) - before) as f64 / (COUNTED * SIZE as u64) as f64;

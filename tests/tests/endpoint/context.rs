@@ -63,7 +63,7 @@ fn on(executor: Executor, service: Service) -> Pair {
     let server = Endpoint::server(Arc::new(service), executor.runtime());
     let mut config = Config::mcp_client(Identity::new("caller", "1"));
     config.timeouts.call = CallTimeouts::NONE;
-    // A timer of the handshake would stay armed and fire later.
+    // Without this, `next_alarm` would return the timeout of the handshake, whose timer stays armed.
     config.timeouts.handshake = None;
     let client = Endpoint::client(Arc::new(()), config, executor.runtime());
     let (near, far) = (client.peer(), server.peer());
@@ -88,6 +88,7 @@ impl Pair {
     }
 }
 
+/// Sleeps without a `Context`, so that a cancel does not end the sleep.
 async fn sleep(executor: &Executor, span: Duration) {
     let mut timer = executor.timer();
     let at = timer.now().saturating_add(span);
@@ -210,8 +211,8 @@ fn a_log_record_reaches_the_client_and_a_checkpoint_is_stored() {
     let logged: Vec<_> =
         run.logs.iter().map(|(_, record)| (record.level, record.logger.as_deref(), record.data.as_str())).collect();
     assert_eq!(logged, [(Level::Notice, None, r#""begun""#), (Level::Error, Some("disk"), r#"{"free":0}"#)]);
-    let deposited: Vec<_> = run.checkpoints.iter().map(|(_, deposit)| deposit.as_str()).collect();
-    assert_eq!((deposited, run.counters.values_refused), (vec![r#"{"done":1}"#], 1));
+    let stored: Vec<_> = run.checkpoints.iter().map(|(_, checkpoint)| checkpoint.as_str()).collect();
+    assert_eq!((stored, run.counters.values_refused), (vec![r#"{"done":1}"#], 1));
 }
 
 #[test]
@@ -264,7 +265,7 @@ fn every_method_about_cancellation_returns_the_reason_also_in_another_task() {
 }
 
 #[test]
-fn a_prompt_has_the_same_context() {
+fn the_handler_of_a_prompt_has_a_context_with_progress_and_time_limits() {
     let prompt = Prompt::new("slow", async |context: Context, _: BTreeMap<String, String>| {
         context.count(1, 2);
         context.with_timeout(context.sleep(ms(5000)), ms(100)).await.unwrap_err();
@@ -367,7 +368,7 @@ fn with_timeout_drops_a_stuck_future_and_the_handler_can_return_its_result() {
 }
 
 #[test]
-fn an_input_request_that_with_timeout_drops_is_cancelled_and_can_be_repeated() {
+fn after_with_timeout_has_dropped_an_input_request_another_is_answered() {
     let tool = Tool::new("impatient", async |context: Context, (): ()| {
         let first = context.with_timeout(context.sample(Sample::new("one")), ms(100)).await;
         assert!(matches!(first, Err(TimeoutError::Elapsed)));
@@ -433,7 +434,7 @@ fn once_its_call_has_ended_a_context_sends_no_frame_and_returns_errors() {
     pair.executor.run_until_stalled();
     let before = pair.server.stats().frames_out;
     let context = kept.take().pop().unwrap();
-    // These methods return nothing.
+    // These methods return no error. They have no effect.
     context.count(1, 2);
     context.log(Level::Error, "not sent");
     context.checkpoint(&serde_json::json!({}));

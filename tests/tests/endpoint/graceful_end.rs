@@ -203,9 +203,9 @@ fn each_of_many_calls_around_the_close_ends_once_as_done_cancelled_or_refused() 
 }
 
 #[test]
-fn calls_that_wait_for_the_handshake_or_to_be_written_end_with_the_session() {
-    // The other end does not read, so no queued frame is sent.
-    for (how, outcome) in [(None, Outcome::Lost), (Some(Close::Now), Outcome::Cancelled)] {
+fn calls_that_are_held_for_the_handshake_end_with_the_session() {
+    // The other end never answers the first request, so all calls stay held.
+    for (close, outcome) in [(None, Outcome::Lost), (Some(Close::Now), Outcome::Cancelled)] {
         let executor = Executor::new();
         let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
         let peer = client.peer();
@@ -214,8 +214,8 @@ fn calls_that_wait_for_the_handshake_or_to_be_written_end_with_the_session() {
         executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
         let calls: Vec<_> = (0..50).map(|_| peer.call_tool("any", Json::empty_object()).unwrap()).collect();
         executor.run_until_stalled();
-        match how {
-            Some(how) => peer.close(how),
+        match close {
+            Some(close) => peer.close(close),
             None => drop(far),
         }
         for call in calls {

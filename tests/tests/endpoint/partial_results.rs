@@ -37,7 +37,7 @@ impl Lines {
     }
 }
 
-/// The example tools and a caller.
+/// A service and a caller that is connected to it.
 struct World {
     executor: Executor,
     caller: Peer,
@@ -45,6 +45,7 @@ struct World {
     audit: Lines,
 }
 
+/// The example tools, with an audit log and these options.
 fn world(deadline: Option<Duration>, partial_on_progress: bool) -> World {
     let audit = Lines::default();
     let options = Options { deadline, audit: Audit::to(audit.clone()), partial_on_progress };
@@ -63,7 +64,7 @@ fn joined(service: Service) -> World {
 }
 
 impl World {
-    /// Four items of 200 ms each, the second of which fails.
+    /// Calls the tool `bulk` with four items, each of which takes 200 ms. The second one fails.
     fn bulk(&self) -> Call {
         let arguments = json!({ "items": ["a", "b", "c", "d"], "fail": ["b"], "step_ms": 200 });
         self.caller.call_tool("bulk", Json::encode(&arguments).unwrap()).unwrap()
@@ -82,7 +83,7 @@ fn value(json: &Json) -> Value {
     json.decode().unwrap()
 }
 
-/// The checkpoint of `bulk` after a number of its items.
+/// The checkpoint of the call of `bulk` after this number of its items.
 fn after(items: usize) -> Value {
     let ok = |id| json!({ "id": id, "status": "ok" });
     let results = ["a", "c", "d"].iter().filter(|id| ["a", "b", "c", "d"][..items].contains(id)).map(ok);
@@ -167,14 +168,14 @@ fn a_job_that_passes_the_deadline_without_a_processed_item_is_a_tool_error() {
 
 #[test]
 fn a_job_that_times_out_at_its_caller_returns_the_checkpoint_of_its_last_progress() {
-    for (partial_on_progress, left) in [(true, Some(after(3))), (false, None)] {
+    for (partial_on_progress, expected) in [(true, Some(after(3))), (false, None)] {
         let service = service(&Options { partial_on_progress, ..Options::default() });
         let world = joined(service);
         let arguments = json!({ "items": ["a", "b", "c", "d"], "fail": ["b"], "step_ms": 300 });
         let call = world.caller.call_tool("bulk", Json::encode(&arguments).unwrap()).unwrap();
         let done = world.wait(call);
         assert_eq!((done.outcome, world.now()), (Outcome::TimedOut(TimeoutKind::MaxTotal), ms(1000)));
-        assert_eq!(done.partial.as_ref().map(value), left);
+        assert_eq!(done.partial.as_ref().map(value), expected);
     }
 }
 
@@ -216,16 +217,16 @@ fn the_error_of_a_handler_comes_with_its_last_checkpoint() {
     let says = failing("says", || ToolError::from("the disk is full"));
     let breaks = failing("breaks", || RpcError::new(-31_999, "the disk is gone").into());
     let service = || Service::new(Identity::new("s", "1")).tool(says.clone()).tool(breaks.clone());
-    let left = json!({ "status": "failed", "lines": 2 });
+    let checkpoint = json!({ "status": "failed", "lines": 2 });
 
     let run = Harness::new(service()).call_tool("says", Json::empty_object());
     assert!(run.is_tool_error());
-    assert_eq!((run.text().as_str(), run.structured().as_ref().map(value)), ("the disk is full", Some(left.clone())));
+    assert_eq!((run.text().as_str(), run.structured().as_ref().map(value)), ("the disk is full", Some(checkpoint.clone())));
 
     let run = Harness::new(service()).call_tool("breaks", Json::empty_object());
     let (_, done) = run.done.expect("it ended");
     assert!(matches!(&done.outcome, Outcome::Error(error) if error.code == -31_999), "{done:?}");
-    assert_eq!(done.partial.as_ref().map(value), Some(left), "the caller gets the checkpoint with the outcome");
+    assert_eq!(done.partial.as_ref().map(value), Some(checkpoint), "the caller gets the checkpoint with the outcome");
 }
 
 #[test]
