@@ -1,4 +1,4 @@
-//! A subscriber whose level is lowered while a call runs. It is the only subscriber of its process, since the level is global.
+//! A subscriber of `tracing` whose level is lowered while a call runs. The test has a process of its own, since the level is global.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -17,15 +17,17 @@ use tracing::{Event, Metadata, Subscriber};
 /// Reads the statistics of a peer whenever a span is closed. A read would block if the lock of the peer were held.
 #[derive(Default)]
 struct Inspector {
+    /// `true` once no level is enabled.
     is_quiet: AtomicBool,
+    /// The number of spans that were made.
     spans: AtomicU64,
     peer: Mutex<Option<Peer>>,
 }
 
 /// The subscriber of the process.
-struct Listening(Arc<Inspector>);
+struct Inspecting(Arc<Inspector>);
 
-impl Subscriber for Listening {
+impl Subscriber for Inspecting {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
     }
@@ -61,6 +63,7 @@ impl Subscriber for Listening {
     }
 }
 
+/// A client without capabilities.
 struct Plain;
 
 impl Client for Plain {}
@@ -70,7 +73,7 @@ impl Client for Plain {}
 #[test]
 fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_under_the_lock() {
     let inspector = Arc::new(Inspector::default());
-    tracing::subscriber::set_global_default(Listening(Arc::clone(&inspector))).unwrap();
+    tracing::subscriber::set_global_default(Inspecting(Arc::clone(&inspector))).unwrap();
     let (sender, done) = channel();
     // A subscriber that blocks on the lock would wait for ever, so it runs in a thread that the test does not join.
     thread::spawn(move || {

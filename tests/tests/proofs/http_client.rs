@@ -1,9 +1,9 @@
 //! A client and a server of Streamable HTTP with their sessions, in virtual time, over a network that drops, splits, stalls and reorders
 //! responses.
 //!
-//! Every call ends exactly once, its progress only rises, and no update comes twice, in any behaviour of the network. A cancel reaches the
-//! handler in either era. The client repeats a request only if the server has forgotten its session. At the end no exchange, request or
-//! session is open.
+//! However the network behaves, every call ends exactly once, its progress only rises, and no update comes twice. A cancel reaches the
+//! handler in either era. The client repeats a request only in another HTTP session, after the server has forgotten the first one. At the
+//! end no exchange, request or session is open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -52,30 +52,40 @@ struct Connection {
 struct Work {
     session: SessionKey,
     id: InboundId,
+    /// The mark of the call, which is the name of its tool.
     mark: String,
+    /// The number of updates that the handler has sent.
     updates: u64,
 }
 
 /// A call of the client.
 #[derive(Default)]
 struct Call {
+    /// A text that no other call has. It is the name of the tool, the message of each update, and the text of the result.
     mark: String,
     last_update: Option<f64>,
     outcome: Option<Outcome>,
 }
 
-/// The number of times that each kind of event occurred in the campaign.
+/// The number of times that each kind of event occurred.
 #[derive(Debug, Default)]
 struct Coverage {
     results: usize,
     lost: usize,
+    /// Cancels that have reached a running handler.
     cancels_seen: usize,
+    /// Connections that were broken.
     dropped: usize,
+    /// Requests with `Last-Event-ID`.
     resumed: usize,
+    /// Streams that the server has suspended.
     suspended: usize,
+    /// HTTP sessions that the client has opened anew.
     reopened: usize,
-    questions: usize,
+    /// Answers to input requests that have reached the server.
+    answers: usize,
     notices: usize,
+    /// Clients whose connection to the server has failed.
     failed: usize,
 }
 
@@ -88,12 +98,13 @@ impl Coverage {
         self.resumed += other.resumed;
         self.suspended += other.suspended;
         self.reopened += other.reopened;
-        self.questions += other.questions;
+        self.answers += other.answers;
         self.notices += other.notices;
         self.failed += other.failed;
     }
 }
 
+/// The client, the server and the network between them, with the calls as the test has observed them.
 struct World {
     rng: Rng,
     now: Instant,
@@ -107,9 +118,10 @@ struct World {
     calls: BTreeMap<OutboundId, Call>,
     /// The marks of calls whose cancel has to reach the handler.
     cancelled: BTreeSet<String>,
-    /// The HTTP sessions in which each call was sent.
+    /// The HTTP sessions in which each call was sent, by the body of its request.
     sent: BTreeMap<Bytes, Vec<Option<String>>>,
-    questions: Vec<InputKey>,
+    /// The input requests that are open at the client.
+    input_requests: Vec<InputKey>,
     /// `true` once the client has reported that its connection to the server has failed.
     has_failed: bool,
     coverage: Coverage,
@@ -142,12 +154,12 @@ impl World {
             calls: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             sent: BTreeMap::new(),
-            questions: Vec::new(),
+            input_requests: Vec::new(),
             has_failed: false,
             coverage: Coverage::default(),
         };
         world.pump_client();
-        // In most cases the network delivers everything at the beginning, since few things can happen before the client is ready.
+        // In most cases the network first delivers everything until the client is ready, since few operations are possible before.
         if !world.rng.chance(20) {
             for _ in 0..8 {
                 world.carry_all();
@@ -159,6 +171,7 @@ impl World {
 
     // ---- The client ----
 
+    /// Moves frames and events between the session of the client and its `HttpClient` until there are no more.
     fn pump_client(&mut self) {
         loop {
             while let Some(event) = self.session.poll_event() {
@@ -246,8 +259,8 @@ impl World {
                 call.last_update = Some(value);
                 assert!(progress.message.is_some_and(|message| *message == *call.mark), "an update of another call");
             }
-            Event::InputRequested { key, .. } => self.questions.push(key),
-            Event::InputGone { key } => self.questions.retain(|question| *question != key),
+            Event::InputRequested { key, .. } => self.input_requests.push(key),
+            Event::InputGone { key } => self.input_requests.retain(|open| *open != key),
             Event::Notice(_) => self.coverage.notices += 1,
             Event::Violation(rule) => panic!("the client objects to its server: {rule}"),
             _ => {}
@@ -256,7 +269,7 @@ impl World {
 
     fn call(&mut self) {
         let mark = format!("[m{}]", self.calls.len());
-        // A session that has closed, or has too much queued output, refuses the call.
+        // The call fails if the session has closed or has too much queued output.
         let Ok(id) = self.session.invoke(Invoke::call_tool(&*mark, Json::empty_object()), self.now) else { return };
         self.calls.insert(id, Call { mark, ..Call::default() });
         self.pump_client();
@@ -275,8 +288,9 @@ impl World {
 
     // ---- The network ----
 
-    fn pick(&mut self, is_meant: impl Fn(&Connection) -> bool) -> Option<HttpRequestId> {
-        let all: Vec<_> = self.network.iter().filter(|(_, connection)| is_meant(connection)).map(|(id, _)| *id).collect();
+    /// Returns a random connection for which `fits` is true.
+    fn pick(&mut self, fits: impl Fn(&Connection) -> bool) -> Option<HttpRequestId> {
+        let all: Vec<_> = self.network.iter().filter(|(_, connection)| fits(connection)).map(|(id, _)| *id).collect();
         self.rng.pick(&all)
     }
 
@@ -357,6 +371,7 @@ impl World {
 
     // ---- The server ----
 
+    /// Handles the events of the `HttpServer` until there are no more.
     fn pump_server(&mut self) {
         while let Some(event) = self.server.poll_event() {
             match event {
@@ -365,17 +380,17 @@ impl World {
                     self.sessions.insert(session, Session::new(config, self.now));
                 }
                 HttpEvent::Frame { session, exchange, lane, frame } => {
-                    let Some(real) = self.sessions.get_mut(&session) else { continue };
-                    match real.handle_frame(frame, lane, self.now) {
+                    let Some(receiver) = self.sessions.get_mut(&session) else { continue };
+                    match receiver.handle_frame(frame, lane, self.now) {
                         Ok(received) => self.server.handle_received(exchange, received.replies, self.now),
                         Err(_) => self.server.handle_full(exchange, self.now),
                     }
                     self.pump_session(session);
                 }
                 HttpEvent::Writable { session, lane, is_writable } => {
-                    if let Some(real) = self.sessions.get_mut(&session) {
-                        // A lane that has no frame left is closed.
-                        let _ = real.set_writable(lane, is_writable, self.now);
+                    if let Some(sender) = self.sessions.get_mut(&session) {
+                        // Fails if the lane is closed, since its last frame was sent.
+                        let _ = sender.set_writable(lane, is_writable, self.now);
                     }
                     self.pump_session(session);
                 }
@@ -390,6 +405,7 @@ impl World {
         }
     }
 
+    /// Handles the events of one session of the server, and passes its frames to the `HttpServer`.
     fn pump_session(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let mut has_cancelled = false;
@@ -397,7 +413,7 @@ impl World {
             match event {
                 Event::Request { id, request, .. } => match request.params().member("name").and_then(|name| name.as_text()) {
                     Some(mark) => self.work.push(Work { session: key, id, mark: mark.to_string(), updates: 0 }),
-                    // A subscription, which stays open.
+                    // Only a subscription has no name. It stays open.
                     None => {
                         let mut offered = SubscriptionFilter::default();
                         offered.tools = true;
@@ -411,7 +427,7 @@ impl World {
                         self.coverage.cancels_seen += usize::from(self.cancelled.remove(&work.mark));
                     }
                 }
-                Event::Input { answer: Ok(_), .. } => self.coverage.questions += 1,
+                Event::Input { answer: Ok(_), .. } => self.coverage.answers += 1,
                 Event::Violation(rule) => panic!("the server objects to its client: {rule}"),
                 _ => {}
             }
@@ -428,7 +444,8 @@ impl World {
         }
     }
 
-    fn report(&mut self) {
+    /// Sends an update of a random call.
+    fn update(&mut self) {
         let at = self.rng.below(self.work.len());
         let Some(work) = self.work.get_mut(at) else { return };
         work.updates += 1;
@@ -456,16 +473,16 @@ impl World {
         let at = self.rng.below(self.work.len());
         let Some(work) = self.work.get(at) else { return };
         let (key, ask) = (work.session, Ask::Sample(Sample::new("?").into()));
-        // Fails without a handshake, since the server then sends no input requests.
+        // Fails without a handshake: then a server cannot send requests.
         let _ = self.sessions.get_mut(&key).expect("it lives").request_input(work.id, ask, self.now);
         self.pump_session(key);
         self.pump_server();
     }
 
     fn answer(&mut self) {
-        let at = self.rng.below(self.questions.len());
-        if at < self.questions.len() {
-            let key = self.questions.remove(at);
+        let at = self.rng.below(self.input_requests.len());
+        if at < self.input_requests.len() {
+            let key = self.input_requests.remove(at);
             let answer = Answer::Sample(Sampled::new("!", "model"));
             self.session.provide_input(key, answer, self.now).expect("it is open");
             self.pump_client();
@@ -521,7 +538,7 @@ impl World {
                     self.read(id);
                 }
             }
-            25..=29 => self.report(),
+            25..=29 => self.update(),
             30 => {
                 let at = self.rng.below(self.work.len());
                 self.respond(at);
@@ -579,13 +596,13 @@ impl World {
             self.carry_all();
         }
         assert_eq!(self.cancelled, BTreeSet::new(), "every cancel that was not lost has reached its handler");
-        for round in 0.. {
+        for attempt in 0.. {
             let is_done = self.calls.values().all(|call| call.outcome.is_some());
             if is_done && self.work.is_empty() && self.network.values().all(|connection| !connection.is_cut) {
                 break;
             }
-            assert!(round < 200, "calls that never end: {}, works {}", self.client.calls(), self.work.len());
-            while !self.questions.is_empty() {
+            assert!(attempt < 200, "calls that never end: {}, works {}", self.client.calls(), self.work.len());
+            while !self.input_requests.is_empty() {
                 self.answer();
             }
             while !self.work.is_empty() {
@@ -594,8 +611,8 @@ impl World {
             self.carry_all();
             self.wait(Duration::from_millis(1300));
         }
-        let lasting = usize::from(self.era != Era::Legacy);
-        assert!(self.client.calls() <= lasting, "only a subscription lasts");
+        let subscriptions = usize::from(self.era != Era::Legacy);
+        assert!(self.client.calls() <= subscriptions, "only a subscription lasts");
         self.client.close(self.now);
         self.pump_client();
         for _ in 0..3 {
@@ -619,6 +636,7 @@ fn cancel_of(request: &HttpClientRequest, calls: &BTreeMap<OutboundId, Call>) ->
     id.map(|(_, call)| call.mark.clone())
 }
 
+/// Makes 500 random steps with each of 60 seeds.
 fn campaign(era: Era) -> Coverage {
     let mut total = Coverage::default();
     for seed in 0..60 {
@@ -634,8 +652,8 @@ fn campaign(era: Era) -> Coverage {
 #[test]
 fn calls_with_a_handshake_end_once_with_rising_progress_over_any_network() {
     let total = campaign(Era::Legacy);
-    let Coverage { results, lost, cancels_seen, dropped, resumed, suspended, reopened, questions, notices, failed: _ } = total;
-    let rarest = [results, lost, cancels_seen, dropped, resumed, suspended, reopened, questions, notices].into_iter().min();
+    let Coverage { results, lost, cancels_seen, dropped, resumed, suspended, reopened, answers, notices, failed: _ } = total;
+    let rarest = [results, lost, cancels_seen, dropped, resumed, suspended, reopened, answers, notices].into_iter().min();
     assert!(rarest > Some(10), "the campaign met everything that it is about: {total:?}");
 }
 

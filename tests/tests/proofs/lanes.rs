@@ -1,5 +1,5 @@
-//! Independence of lanes: two equal ends get the same operations, and one of them has trouble with its first lane. The frames on each of the
-//! other lanes and the events of the owner must be the same at both ends.
+//! Independence of lanes: two equal ends get the same operations, and the first lane of one end stops or is lost. The frames on each of the
+//! other lanes, and the events about calls that came by them, must be the same at both ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,16 +27,16 @@ enum Trouble {
     Loss,
 }
 
-/// The frames of each lane and the events of the owner, in their order.
+/// The frames of each lane and the events, in their order.
 #[derive(Debug, Default)]
-struct Heard {
+struct Observed {
     frames: BTreeMap<Lane, Vec<(RouteKind, Bytes)>>,
     events: Vec<Event>,
 }
 
-impl Heard {
-    /// The frames and events without those of the first lane, by which the calls `own` came.
-    fn by_others(&self, own: &[InboundId]) -> String {
+impl Observed {
+    /// The frames of the other lanes, and the events except those about the calls `own`, which came by the first lane.
+    fn of_others(&self, own: &[InboundId]) -> String {
         let frames: Vec<_> = self.frames.iter().filter(|(lane, _)| **lane != FIRST).collect();
         let is_own = |event: &&Event| match event {
             Event::Cancelled { id, .. } | Event::Input { id, .. } => own.contains(id),
@@ -46,19 +46,23 @@ impl Heard {
         format!("{frames:?} {events:?}")
     }
 
-    /// The replies on the first lane, without their order: a response is delayed after the last progress, so the order may differ.
+    /// The replies on the first lane, without their order, which may differ: a response waits for `response_gap` after the last progress of
+    /// its call.
     fn replies(&self) -> BTreeSet<&Bytes> {
         let all = self.frames.get(&FIRST).into_iter().flatten();
         all.filter(|(kind, _)| matches!(kind, RouteKind::Reply(_))).map(|(_, frame)| frame).collect()
     }
 }
 
+/// One end, with the frames and events that were polled.
 struct Bench {
     end: Scripted,
     is_tesseron: bool,
+    /// The running calls, each with the lane that it came by.
     serves: Vec<(Lane, InboundId)>,
+    /// The number of calls that were made.
     calls: u64,
-    observed: Heard,
+    observed: Observed,
 }
 
 impl Bench {
@@ -72,14 +76,14 @@ impl Bench {
             config.limits.in_flight = 1_000;
         });
         let end = if is_tesseron { Scripted::app(config) } else { Scripted::server(config) };
-        Self { end, is_tesseron, serves: Vec::new(), calls: 0, observed: Heard::default() }
+        Self { end, is_tesseron, serves: Vec::new(), calls: 0, observed: Observed::default() }
     }
 
     fn frame(&mut self, lane: Lane, frame: String) {
         self.end.session.handle_frame(frame.into(), lane, self.end.now).expect("the lane takes frames");
     }
 
-    /// Makes the step that `number` selects. On `lost`, if any, no new call begins.
+    /// Makes the step that `number` selects. No frame arrives on the lane `lost`, and its calls make no other step than their response.
     fn act(&mut self, number: u64, lost: Option<Lane>) {
         let [kind, which, lane, how, ..] = number.to_le_bytes();
         let lane = Lane::new(1 + u32::from(lane % 5));
@@ -93,7 +97,7 @@ impl Bench {
             }
             (3 | 4, _) => drop(self.end.at(now.as_micros() / 1_000 + u64::from(how))),
             (5, _) if Some(lane) != lost => self.frame(lane, "{".to_owned()),
-            // Handlers may end on every lane.
+            // A handler may end on the lost lane, too.
             (6 | 7, Some((_, id))) => {
                 self.serves.retain(|(_, serve)| *serve != id);
                 let reply = if how & 1 == 1 { Reply::Tool(ToolOutput::text("ok")) } else { Reply::Error(RpcError::internal("no")) };
@@ -123,7 +127,7 @@ impl Bench {
         format!("inv_{}", self.calls)
     }
 
-    /// Polls all frames and events. A request among the events came by `lane`.
+    /// Polls all frames and events. A request among the events has come by `lane`.
     fn poll_all(&mut self, lane: Lane) {
         while let Some(out) = self.end.session.poll_transmit() {
             self.observed.frames.entry(out.route.lane).or_default().push((out.route.kind, out.frame));
@@ -137,7 +141,8 @@ impl Bench {
     }
 }
 
-/// Compares the two ends. Returns the numbers of frames on other lanes, and of replies on the first lane.
+/// Makes the same random steps at both ends, and compares them after each. Returns the number of frames on other lanes, and of replies on
+/// the first lane, both at the end with the trouble.
 fn compare(seed: u64, is_tesseron: bool, trouble: Trouble) -> [usize; 2] {
     let mut rng = Rng::new(seed);
     let [mut calm, mut disturbed] = [Bench::new(is_tesseron), Bench::new(is_tesseron)];
@@ -168,9 +173,9 @@ fn compare(seed: u64, is_tesseron: bool, trouble: Trouble) -> [usize; 2] {
         own.extend(
             calm.serves.iter().filter(|(lane, id)| *lane == FIRST && !own.contains(id)).map(|(_, id)| *id).collect::<Vec<_>>(),
         );
-        assert_eq!(calm.observed.by_others(&own), disturbed.observed.by_others(&own), "seed {seed}, step {step}, {trouble:?}");
+        assert_eq!(calm.observed.of_others(&own), disturbed.observed.of_others(&own), "seed {seed}, step {step}, {trouble:?}");
     }
-    // All replies are sent once the lane goes on. On MCP they are sent after its loss as well, but not on Tesseron.
+    // Once a stopped lane is writable again, all replies are sent. After a loss of the lane, MCP still sends them, and Tesseron does not.
     if trouble == Trouble::Stop || !is_tesseron {
         assert_eq!(calm.observed.replies(), disturbed.observed.replies(), "seed {seed}, {trouble:?}");
     }
@@ -202,11 +207,11 @@ fn a_lane_with_too_many_refusals_is_closed_and_does_not_affect_the_others() {
         let [mut calm, mut disturbed] = [Bench::new(is_tesseron), Bench::new(is_tesseron)];
         let mut rng = Rng::new(7);
         let flood = Lane::new(77);
-        let given_up = |event: &Event| matches!(event, Event::LaneClosed { lane, .. } if *lane == flood);
+        let is_closed = |event: &Event| matches!(event, Event::LaneClosed { lane, .. } if *lane == flood);
         let mut refused = 0;
         for _ in 0..400 {
             for _ in 0..8 {
-                if !disturbed.end.session.wants_input(flood) || disturbed.observed.events.iter().any(given_up) {
+                if !disturbed.end.session.wants_input(flood) || disturbed.observed.events.iter().any(is_closed) {
                     break;
                 }
                 let call = r#"{"jsonrpc":"2.0","id":9000,"method":"no/such"}"#;
@@ -224,10 +229,10 @@ fn a_lane_with_too_many_refusals_is_closed_and_does_not_affect_the_others() {
         }
         assert!(refused >= 256, "{refused}");
         let before = disturbed.observed.events.len();
-        disturbed.observed.events.retain(|event| !given_up(event));
+        disturbed.observed.events.retain(|event| !is_closed(event));
         assert!(before > disturbed.observed.events.len(), "the lane was closed");
         assert!(!disturbed.observed.frames.contains_key(&flood), "no frame was sent on it");
-        assert_eq!(calm.observed.by_others(&[]), disturbed.observed.by_others(&[]));
+        assert_eq!(calm.observed.of_others(&[]), disturbed.observed.of_others(&[]));
         let errors = [&calm, &disturbed].map(|bench| {
             let all = bench.observed.frames.values().flatten();
             all.filter(|(kind, _)| *kind == RouteKind::Reply(ReplyKind::Error)).count()

@@ -1,4 +1,5 @@
-//! Tests that consist of many runs: the model, exhaustive searches, storms, stored cases of fuzzers, recordings and tables.
+//! Tests that consist of many runs: random operations with a model, exhaustive searches, stored cases of fuzzers, and recordings. Also
+//! tests of the tables of transitions.
 
 mod callers;
 mod corpus;

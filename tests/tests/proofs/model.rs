@@ -1,5 +1,5 @@
-//! Random operations on a world of two ends. After every operation each end is compared with the prediction of its model, and its frames
-//! and events are judged. A failing case is reduced to operations that can be pasted into a test.
+//! Random operations on a world of two ends. After every operation each end is compared with the prediction of its model, and a judge
+//! checks the guarantees on its frames and events. A failing case is reduced to operations that can be pasted into a test.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,17 +20,17 @@ use testkit::{Guarantee, Rng, Subject, strategies};
 /// The protocol and the era of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
-    /// A client and a server.
+    /// An MCP client that makes a handshake, and a server.
     Mcp,
-    /// A client and a server whose requests are stateless.
+    /// An MCP client that makes stateless requests, and a server.
     Stateless,
-    /// A client that chooses its era, and a server of both or one of them.
+    /// An MCP client that chooses its era, and a server of both eras or of one.
     Choosing,
     /// A gateway and an app.
     Tesseron,
 }
 
-/// Configurations with timeouts, rates and limits that random operations reach.
+/// Configurations of the two ends, with timeouts, rates and limits that random operations reach.
 fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
     let (client, server) = match spoken {
         Spoken::Mcp => (client_config(), server_config()),
@@ -42,7 +42,7 @@ fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
         Spoken::Tesseron => (gateway_config(), app_config()),
     };
     let client = with(client, |config| {
-        // Shorter than a round trip over the slowest link.
+        // Shorter than a round trip over the slowest link, which takes 700 ms.
         config.timeouts.probe = Some(Duration::from_millis(500));
         config.timeouts.call = CallTimeouts::NONE
             .with_idle(Some(Duration::from_millis(900)))
@@ -103,6 +103,7 @@ struct Case {
     spoken: Spoken,
     seed: u64,
     wire: Wire,
+    /// Bits that choose the configurations, the latency, and the beginning and the end of the case.
     variant: u8,
     /// `true` if end 1 has many lanes.
     has_lanes: bool,
@@ -124,7 +125,7 @@ impl fmt::Debug for Case {
 }
 
 impl Case {
-    /// Runs the case to its end. Returns `true` if the models have predicted all of it, and the traces.
+    /// Runs the case to its end. Returns `true` if the models have predicted all its operations, and the traces of both ends.
     fn run(&self, change: impl FnOnce(&mut World)) -> (bool, [Vec<String>; 2]) {
         let (predicted, world) = self.play(change);
         (predicted, world.trace())
@@ -149,21 +150,21 @@ impl Case {
     }
 }
 
-/// An operation. It seldom closes an end or makes a claim.
+/// Any operation. Operations that close an end or make a claim are rare.
 fn operation() -> impl Strategy<Value = Operation> {
     let rare = (prop_oneof![26..28_u8, Just(CLAIM)], any::<u8>(), any::<u8>(), any::<u8>());
     let rare = rare.prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
     prop_oneof![69 => strategies::operation(), 2 => rare]
 }
 
-/// An operation. One in six is about subscriptions or log levels.
+/// Any operation. One in six is about subscriptions or log levels.
 fn operation_of_subscriptions() -> impl Strategy<Value = Operation> {
     let opcode = ops::SUBSCRIBE..=ops::LOG;
     let of_subscriptions = (opcode, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
     prop_oneof![5 => operation(), 1 => of_subscriptions]
 }
 
-/// An operation. One in eight is about lanes.
+/// Any operation. One in eight is about lanes.
 fn operation_of_lanes() -> impl Strategy<Value = Operation> {
     let of_lanes = (33..38_u8, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
     prop_oneof![7 => operation_of_subscriptions(), 1 => of_lanes]
@@ -244,13 +245,14 @@ fn with_lanes(spoken: Spoken, number: u64, length: usize) -> Case {
     Case { wire: Wire::Messages, has_lanes: true, swarm: case.swarm | 1 | 0b1_1111 << 33, ops, ..case }
 }
 
-fn tier(cases: u32) -> ProptestConfig {
+/// Settings of proptest for `cases` cases, or as many as the environment variable `PROPTEST_CASES` says.
+fn with_cases(cases: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
     ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::default() }
 }
 
 proptest! {
-    #![proptest_config(tier(256))]
+    #![proptest_config(with_cases(256))]
 
     #[test]
     fn every_outcome_is_as_the_model_predicts(case in case(120)) {
@@ -259,7 +261,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(tier(48))]
+    #![proptest_config(with_cases(48))]
 
     #[test]
     fn g10_equal_operations_and_seeds_give_equal_traces(case in case(60)) {
@@ -321,7 +323,7 @@ fn predicted_cases_of_mcp_have_every_kind_of_outcome() {
     // in.
     let mut ops = vec![[0, 0, 0, 0], [25, 0, 2, 2], [25, 1, 7, 5], [5, 1, 0, 0], [5, 1, 0, 0], [25, 1, 7, 5]];
     ops.extend([[0, 0, 0, 0], [6, 1, 0, 1], [7, 0, 0, 0]]);
-    never_happened(Spoken::Mcp, &MUST_HAPPEN, ops);
+    assert_that_all_happen(Spoken::Mcp, &MUST_HAPPEN, ops);
 }
 
 #[test]
@@ -359,7 +361,7 @@ fn predicted_cases_of_tesseron_have_every_kind_of_outcome() {
         "Err(\"WrongEnd\")",
     ];
     // Outcomes that are rare in random cases: a form that is filled in, and a malformed response to a call in flight.
-    never_happened(Spoken::Tesseron, &MUST_HAPPEN, vec![[0, 0, 0, 0], [6, 1, 0, 1], [7, 0, 0, 0], [25, 0, 1, 2]]);
+    assert_that_all_happen(Spoken::Tesseron, &MUST_HAPPEN, vec![[0, 0, 0, 0], [6, 1, 0, 1], [7, 0, 0, 0], [25, 0, 1, 2]]);
 }
 
 #[test]
@@ -398,7 +400,7 @@ fn predicted_cases_of_stateless_requests_have_every_kind_of_outcome() {
         "log -> Err(\"Unwanted\")",
         "log -> Err(\"Sent\")",
     ];
-    never_happened(Spoken::Stateless, &MUST_HAPPEN, vec![[0, 0, 0, 0], [25, 0, 3, 2]]);
+    assert_that_all_happen(Spoken::Stateless, &MUST_HAPPEN, vec![[0, 0, 0, 0], [25, 0, 3, 2]]);
 }
 
 #[test]
@@ -412,21 +414,21 @@ fn predicted_cases_of_the_choice_of_an_era_have_every_kind_of_outcome() {
         "HandshakeRefused(",
         "outcome: Invalid(Unsupported)",
     ];
-    never_happened(Spoken::Choosing, &MUST_HAPPEN, vec![]);
+    assert_that_all_happen(Spoken::Choosing, &MUST_HAPPEN, vec![]);
 }
 
 /// Runs many random cases, and one with the operations `ops` for outcomes that are rare. Each text in `wanted` must occur in the trace of a
 /// case that was predicted to its end.
-fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
+fn assert_that_all_happen(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
     let mut left = wanted.to_vec();
     const CASES: u64 = 700;
     let mut predicted = 0;
     let rare = Case { spoken, seed: 0, wire: Wire::Messages, variant: 32, has_lanes: false, swarm: u64::MAX, ops };
     for case in (0..CASES).map(|number| plain(spoken, number, 150)).chain([rare]) {
-        let (to_the_last, trace) = Case { variant: case.variant & 127, ..case }.run(|_| {});
-        predicted += usize::from(to_the_last);
-        // Only what was predicted counts.
-        if to_the_last {
+        let (is_predicted, trace) = Case { variant: case.variant & 127, ..case }.run(|_| {});
+        predicted += usize::from(is_predicted);
+        // Only predicted cases count.
+        if is_predicted {
             left.retain(|wanted| !trace.iter().flatten().any(|line| line.contains(wanted)));
         }
     }
@@ -444,15 +446,16 @@ const MUST_HAPPEN_ON_LANES: [&str; 6] = [
     "true -> Err(\"NotLive\")",
 ];
 
-/// Runs many cases with many lanes. Returns counts of the events of lanes in the cases that were predicted to their end.
+/// Runs many cases with many lanes. Each of [`MUST_HAPPEN_ON_LANES`] must occur in one that was predicted to its end. Returns counts of the
+/// events of lanes in those cases.
 fn campaign_of_lanes(spoken: Spoken) -> Seen {
     const CASES: u64 = 300;
     let mut left = MUST_HAPPEN_ON_LANES.to_vec();
     let (mut seen, mut predicted) = (Seen::default(), 0);
     for case in (0..CASES).map(|number| with_lanes(spoken, number, 150)) {
-        let (to_the_last, world) = case.play(|_| {});
-        // Only what was predicted counts.
-        if to_the_last {
+        let (is_predicted, world) = case.play(|_| {});
+        // Only predicted cases count.
+        if is_predicted {
             predicted += 1;
             seen = seen.and(world.seen_of_lanes());
             let trace = world.trace();
@@ -474,7 +477,7 @@ fn every_frame_of_many_lanes_is_as_the_model_predicts() {
     }
 }
 
-/// A random operation never comes before the first request was sent, since both ends are polled before it.
+/// Random cases do not contain such a response: both ends have sent their first frames before the first operation.
 #[test]
 fn a_response_that_comes_before_the_first_request_was_sent_is_a_violation_as_predicted() {
     for spoken in [Spoken::Mcp, Spoken::Stateless, Spoken::Choosing, Spoken::Tesseron] {
@@ -492,14 +495,14 @@ fn a_response_that_comes_before_the_first_request_was_sent_is_a_violation_as_pre
     }
 }
 
-/// Runs one numbered case of a world whose ends have `fault`, and returns its trace. With `judged_alone` there are no predictions, and for
-/// the fault that withholds output a clone is compared after each step.
+/// Runs one numbered case of a world whose ends have `fault`, and returns its trace. With `judged_alone` the world has no models, so that
+/// only the judge can fail the case. It detects [`Fault::DelaysOutput`] only with [`World::check_needless_timeouts`].
 fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) -> Vec<String> {
     let mut case = if fault.is_of_lanes() { with_lanes(spoken, number, 60) } else { numbered(spoken, number, 60) };
     case.wire = Wire::Messages;
     let (client, server) = configs(case.spoken, case.variant);
-    let began = |config| Broken::new(Session::new(config, Instant::ZERO), fault);
-    let mut world = World::new(began(client), began(server), case.wire, case.seed);
+    let broken = |config| Broken::new(Session::new(config, Instant::ZERO), fault);
+    let mut world = World::new(broken(client), broken(server), case.wire, case.seed);
     if case.has_lanes {
         world.many_lanes(case.seed);
     }
@@ -511,7 +514,7 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
     }
     begin(&mut world, case.variant);
     if fault == Fault::IgnoresIdTypes {
-        // A call, and a response to each of the first ids, written as text: random responses seldom have the id of a call in flight.
+        // A call, and a response to each of the first ids, with the id as a string. Random responses seldom have the id of an open call.
         world.apply([0, 0, 0, 0]);
         (1..9).for_each(|id| world.apply([25, 0, id, 0x84]));
     }
@@ -520,8 +523,8 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
     world.trace().concat()
 }
 
-/// Runs up to 400 cases of a world whose ends have `fault`. Returns the failures, at most a few.
-fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
+/// Runs up to 400 cases of a world whose ends have `fault`. Returns the messages of the failures, and stops after 13 of them.
+fn failures(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
     let mut messages = Vec::new();
     for number in 0..400 {
         if fault == Fault::Nondeterministic && judged_alone {
@@ -539,16 +542,16 @@ fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
 }
 
 #[test]
-fn every_fault_is_objected_to_by_the_model() {
+fn the_model_detects_every_fault() {
     for spoken in [Spoken::Mcp, Spoken::Tesseron] {
-        // A model compares the contents of frames, and not their exact bytes.
+        // Nondeterministic frames differ only in their bytes, and a model compares the contents of frames.
         for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault) && *fault != Fault::Nondeterministic) {
-            assert!(!objections(spoken, fault, false).is_empty(), "no objection to {fault:?} on {spoken:?}");
+            assert!(!failures(spoken, fault, false).is_empty(), "no objection to {fault:?} on {spoken:?}");
         }
     }
 }
 
-/// Returns `true` if a fault has an effect in these worlds. On MCP a call goes on when its lane is lost, so a fault in handling losses has
+/// Returns `true` if a fault has an effect in these worlds. On MCP a call goes on when its lane is lost, so `IgnoresLosses` has
 /// none. Faults of stateless requests are found in `callers.rs` and `explore.rs`, those of input rounds in `rounds.rs`.
 fn shows(spoken: Spoken, fault: Fault) -> bool {
     !fault.is_stateless() && !fault.is_of_rounds() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
@@ -566,7 +569,7 @@ fn without_a_model_the_judge_names_the_guarantee_that_is_broken() {
                 // A response of Tesseron also names its call, so the session itself reports the wrong id.
                 continue;
             }
-            let messages = objections(spoken, fault, true);
+            let messages = failures(spoken, fault, true);
             let named = format!("{guarantee}: ");
             assert!(
                 messages.iter().any(|what| what.starts_with(&named)),

@@ -30,7 +30,7 @@ struct Rounds {
     /// The frames that were sent to each end and have not arrived.
     under_way: [VecDeque<String>; 2],
     closed: [bool; 2],
-    /// The rounds that the server may still ask for, in order.
+    /// The rounds that the server has not yet asked for, in order.
     plan: VecDeque<Asks>,
     left: Left,
     call: OutboundId,
@@ -41,15 +41,15 @@ struct Rounds {
     requests: Vec<u64>,
     /// The newest round that the client has received: its state, and the answers that were given to its input requests.
     round: Option<(Value, BTreeMap<String, String>)>,
-    /// `true` while the client has that round and has not sent the retry.
+    /// `true` while the client has that round and has not made the retry.
     is_between: bool,
     /// The number of rounds that the client has received.
     rounds: u8,
     /// The open input requests at the client, and the answer that each will get.
     open: Vec<(InputKey, String)>,
-    /// The frames that have arrived at the client. A transport may deliver those about ended exchanges once more.
+    /// The frames that have arrived at the client. One about an ended exchange may arrive once more.
     old: Vec<String>,
-    /// The exchange that the client has cancelled.
+    /// The exchange for which the client has sent a cancel.
     cancelled: Option<u64>,
 }
 
@@ -74,20 +74,26 @@ enum Step {
     /// The server asks for the next round of its plan.
     Ask,
     Respond,
-    Report,
+    /// The handler sends an update.
+    Update,
+    /// The client answers the input request at this place of [`Rounds::open`].
     Answer(usize),
     Cancel,
     /// The next deadline of the client passes. This is always possible for the delay of a retry, and for a time limit as often as [`Left`]
     /// allows.
     Deadline,
-    /// An old frame arrives once more.
+    /// The frame at this place of [`Rounds::old`] arrives once more.
     Late(usize),
+    /// The exchange of the newest request is lost.
     Lose,
     /// Keeps the call between two rounds, cancels it, and continues the kept call.
     Keep,
     Close(usize, Close),
+    /// The transport of this end reports the end of input, after the other session has closed.
     End(usize),
+    /// This end sends its next frame.
     Leave(usize),
+    /// The next frame arrives at this end.
     Arrive(usize),
 }
 
@@ -196,8 +202,8 @@ impl Rounds {
         self.requests.push(id);
     }
 
-    /// Notes a frame that is about to arrive at the client.
-    fn note_arrival(&mut self, text: &str) {
+    /// Records a frame that is about to arrive at the client.
+    fn record_arrival(&mut self, text: &str) {
         let frame: Value = serde_json::from_str(text).expect("it is JSON");
         let id = frame["id"].as_u64().or_else(|| frame["params"]["progressToken"].as_u64());
         let (result, is_open) = (&frame["result"], self.outcome.is_none() && id == self.requests.last().copied());
@@ -232,7 +238,7 @@ impl Explored for Rounds {
         let (mut all, left, is_open) = (Vec::new(), self.left, self.outcome.is_none());
         if !self.serves.is_empty() {
             all.extend((!self.plan.is_empty()).then_some(Step::Ask));
-            all.extend([Step::Respond].into_iter().chain((left.progress > 0).then_some(Step::Report)));
+            all.extend([Step::Respond].into_iter().chain((left.progress > 0).then_some(Step::Update)));
         }
         all.extend((0..self.open.len()).map(Step::Answer));
         all.extend((left.cancels > 0 && is_open).then_some(Step::Cancel));
@@ -272,7 +278,7 @@ impl Explored for Rounds {
                 let (id, end) = (self.serves.remove(0), &mut self.ends[SERVER]);
                 end.session.respond(id, Reply::Done, end.now).expect("its handler runs");
             }
-            Step::Report => {
+            Step::Update => {
                 self.left.progress -= 1;
                 let (id, end) = (self.serves[0], &mut self.ends[SERVER]);
                 end.session.progress(id, Progress::value(1.0), end.now).expect("its handler runs");
@@ -359,13 +365,13 @@ impl Explored for Rounds {
             Step::Close(end, how) => {
                 self.left.closes -= 1;
                 let (before, is_between) = (self.queued(), self.is_between);
-                let closes = &mut self.ends[end];
-                closes.session.close(how, closes.now);
+                let closing = &mut self.ends[end];
+                closing.session.close(how, closing.now);
                 assert!(end == SERVER || !is_between || self.queued() == before, "between two rounds there is nothing to cancel");
             }
             Step::End(end) => {
-                let ends = &mut self.ends[end];
-                ends.session.handle_end(TransportEnd::Eof, ends.now);
+                let ending = &mut self.ends[end];
+                ending.session.handle_end(TransportEnd::Eof, ending.now);
             }
             Step::Leave(end) => {
                 let frame = self.ends[end].next_sent().expect("output is queued");
@@ -377,7 +383,7 @@ impl Explored for Rounds {
             Step::Arrive(end) => {
                 let frame = self.under_way[end].pop_front().expect("a frame is under way");
                 if end == CLIENT {
-                    self.note_arrival(&frame);
+                    self.record_arrival(&frame);
                 }
                 let end = &mut self.ends[end];
                 end.session.handle_frame(frame.into(), Lane::CHANNEL, end.now).expect("the session takes frames");
@@ -392,9 +398,9 @@ impl Explored for Rounds {
             let session = &self.ends[end].session;
             (format!("{:?}", session.subject()), session.judge().clone())
         });
-        let known = format!("{:?}{:?}{:?}{:?}", self.outcome, self.serves, self.round, self.open);
+        let observed = format!("{:?}{:?}{:?}{:?}", self.outcome, self.serves, self.round, self.open);
         let old = if self.left.late > 0 { self.old.clone() } else { Vec::new() };
-        (sessions, self.under_way.clone(), self.left, self.plan.len(), known, old, self.cancelled)
+        (sessions, self.under_way.clone(), self.left, self.plan.len(), observed, old, self.cancelled)
     }
 
     fn check_rest(&self) {
@@ -406,6 +412,7 @@ impl Explored for Rounds {
     }
 }
 
+/// Takes the steps in every order. More than `states` states must be reached.
 fn search(plan: &[Asks], left: Left, states: usize) {
     let found = explore(|| Rounds::new(plan, left), Bounds::default()).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{found:?}");
@@ -413,7 +420,7 @@ fn search(plan: &[Asks], left: Left, states: usize) {
 }
 
 #[test]
-fn every_order_of_answers_over_two_rounds_sends_those_of_the_last_round_with_its_state() {
+fn in_every_order_of_answers_over_two_rounds_a_retry_has_the_answers_and_the_state_of_the_last_round() {
     search(&[(&["a", "b"], Some("one")), (&["b", "a"], Some("two"))], Left { cancels: 1, deadlines: 1, ..NOTHING }, 100);
     search(&[(&["a", "b"], Some("one")), (&["a"], None)], Left { cancels: 1, ..NOTHING }, 50);
     search(&[(&["a"], None), (&["b", "c"], Some("two"))], Left { cancels: 1, ..NOTHING }, 50);
@@ -439,24 +446,24 @@ fn every_order_of_a_round_and_the_end_of_either_session_ends_the_call_once() {
 }
 
 #[test]
-fn every_order_of_a_call_that_is_kept_between_its_rounds_goes_on_with_the_answers_that_it_had() {
+fn in_every_order_of_steps_a_call_that_was_kept_between_rounds_goes_on_with_its_answers() {
     search(&[(&["a", "b"], Some("one")), (&["a"], Some("two"))], Left { cancels: 1, keeps: 2, ..NOTHING }, 100);
     search(&[(&[], Some("one")), (&["a", "b"], None)], Left { deadlines: 1, losses: 1, keeps: 1, ..NOTHING }, 100);
     search(&[(&["a", "b"], Some("one"))], Left { late: 1, closes: 1, keeps: 1, ..NOTHING }, 100);
 }
 
-/// Runs two rounds of one call. A judge checks the client, whose session has this fault, or none.
+/// Runs two rounds of one call. A judge checks the client, whose session has `fault` if there is one.
 fn judged(fault: Option<Fault>) {
     let now = Instant::ZERO;
     let config = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));
     let session = Session::new(config, now);
     match fault {
-        Some(fault) => asked_twice(&mut Watched::new(Broken::new(session, fault), now)),
-        None => asked_twice(&mut Watched::new(session, now)),
+        Some(fault) => run_two_rounds(&mut Watched::new(Broken::new(session, fault), now)),
+        None => run_two_rounds(&mut Watched::new(session, now)),
     }
 }
 
-fn asked_twice<S: Subject>(client: &mut Watched<S>) {
+fn run_two_rounds<S: Subject>(client: &mut Watched<S>) {
     let (now, mut server) = (Instant::ZERO, Scripted::new(server_config()));
     let mut plan = VecDeque::from([("a", Some("one")), ("b", None)]);
     let mut call = None;
@@ -495,7 +502,7 @@ fn asked_twice<S: Subject>(client: &mut Watched<S>) {
 }
 
 #[test]
-fn a_retry_with_anything_of_an_earlier_round_is_objected_to_by_g14() {
+fn the_check_of_g14_rejects_a_retry_with_anything_of_an_earlier_round() {
     judged(None);
     for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_rounds()) {
         let message = catch_unwind(AssertUnwindSafe(|| judged(Some(fault)))).expect_err("it is no fault");

@@ -1,5 +1,5 @@
-//! Recorded traffic of the reference and of the official SDKs, replayed into our sessions in the place of each end. A table lists every
-//! difference between a session and a recorded end, with its reason.
+//! Recorded traffic of the reference implementation of Tesseron and of the official SDKs of MCP. Each recording is replayed with one of our
+//! sessions in the place of each of its ends. A table lists every difference between a session and a recorded end, with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,10 +17,10 @@ struct KnownDifference {
     what: &'static [&'static str],
 }
 
-/// The recordings that have all the differences at each of the ends.
+/// The recordings that have all the differences of an entry at each of its ends.
 enum Files {
     These(&'static [&'static str]),
-    /// Only their number, if there are many.
+    /// Their number, without their names.
     Count(usize),
 }
 
@@ -32,7 +32,7 @@ const CLIENT: &str = "client of client<->server";
 const SERVER: &str = "server of client<->server";
 const GATEWAY: &str = "gw of gw<->app";
 const APP: &str = "app of gw<->app";
-/// The host is the gateway of its own SDK.
+/// The host of an app takes the place of the gateway toward the SDK in the app (`tests/traces/README.md`).
 const HOST: &str = "host of host<->sdk";
 const SDK: &str = "sdk of host<->sdk";
 /// A gateway that sends prepared frames.
@@ -427,14 +427,14 @@ const KNOWN_DIFFERENCES: &[KnownDifference] = &[
     KnownDifference {
         why: "an undeclared input request is refused as a violation",
         ends: &[CLIENT],
-        files: These(UNOFFERED),
+        files: These(UNDECLARED_SAMPLING),
         what: &["> sampling/createMessage: an input that was not offered"],
     },
     // ---- MCP: servers ----
     KnownDifference {
         why: "our server makes only input requests that the client has declared",
         ends: &[SERVER],
-        files: These(UNOFFERED),
+        files: These(UNDECLARED_SAMPLING),
         what: &["< sampling/createMessage: is not sent (the peer does not offer this)"],
     },
     KnownDifference {
@@ -527,7 +527,7 @@ const KNOWN_DIFFERENCES: &[KnownDifference] = &[
             "> tools/call: parameters of the wrong shape",
         ],
     },
-    // ---- MCP: the era without a handshake, which our client does not use by itself ----
+    // ---- MCP: the era without a handshake. The client of the replay always makes a handshake ----
     KnownDifference {
         why: "our client makes the handshake",
         ends: &[CLIENT],
@@ -565,7 +565,7 @@ const KNOWN_DIFFERENCES: &[KnownDifference] = &[
 ];
 
 /// Recordings with sampling requests to clients that do not support them.
-const UNOFFERED: &[&str] = &[
+const UNDECLARED_SAMPLING: &[&str] = &[
     "mcp/py2__py1__sampling-nocap",
     "mcp/py2__py2__sampling-nocap",
     "mcp/py2__ts1__sampling-nocap",
@@ -574,16 +574,16 @@ const UNOFFERED: &[&str] = &[
     "mcp/ts1__ts1__sampling-nocap",
 ];
 
-/// The files in which each difference shows, by end and difference.
+/// The recordings that have each difference, by end and difference.
 type Found = BTreeMap<(String, String), BTreeSet<String>>;
 
-fn found() -> Found {
+fn find_differences() -> Found {
     let mut found = Found::new();
     for name in names() {
         let file = name.strip_suffix(".jsonl").expect("a recording");
-        for seen in seen(&name) {
-            for what in differences(&seen) {
-                found.entry((seen.end.clone(), what)).or_default().insert(file.to_owned());
+        for recorded in seen(&name) {
+            for what in differences(&recorded) {
+                found.entry((recorded.end.clone(), what)).or_default().insert(file.to_owned());
             }
         }
     }
@@ -605,20 +605,20 @@ fn every_frame_of_every_recording_is_played_at_both_of_its_ends() {
 
 #[test]
 fn a_session_differs_from_a_recorded_end_only_as_listed_with_a_reason() {
-    let mut found = found();
-    let mut gone = Vec::new();
+    let mut found = find_differences();
+    let mut missing = Vec::new();
     for KnownDifference { why, ends, files, what } in KNOWN_DIFFERENCES {
         for (end, what) in ends.iter().flat_map(|end| what.iter().map(move |what| (*end, *what))) {
             let there = found.entry((end.to_owned(), what.to_owned())).or_default();
             match files {
-                These(files) => gone
+                These(files) => missing
                     .extend(files.iter().filter(|file| !there.remove(**file)).map(|file| format!("{file}, {end}: {what} ({why})"))),
                 Count(count) if there.len() == *count => there.clear(),
-                Count(count) => gone.push(format!("{count} files, {end}: {what} ({why}); now there are {}", there.len())),
+                Count(count) => missing.push(format!("{count} files, {end}: {what} ({why}); now there are {}", there.len())),
             }
         }
     }
-    assert!(gone.is_empty(), "listed differences that do not occur:\n{}", gone.join("\n"));
+    assert!(missing.is_empty(), "listed differences that do not occur:\n{}", missing.join("\n"));
     let new = found.iter().flat_map(|((end, what), files)| files.iter().map(move |file| format!("{file}, {end}: {what}")));
     let new: Vec<_> = new.collect();
     assert!(new.is_empty(), "differences that are not listed:\n{}", new.join("\n"));
@@ -626,8 +626,9 @@ fn a_session_differs_from_a_recorded_end_only_as_listed_with_a_reason() {
 
 // ---- The replay finds changes ----
 
-/// Changes one turn of a recording after the other. Returns the number of changes that show as a difference, and that of all changes.
-fn noticed(name: &str, change: impl Fn(&mut Vec<Turn>, usize) -> bool) -> (usize, usize) {
+/// Changes each turn of a recording, one at a time. Returns the number of changes after which the differences are others, and that of all
+/// changes.
+fn found_changes(name: &str, change: impl Fn(&mut Vec<Turn>, usize) -> bool) -> (usize, usize) {
     let (mut shown, mut made) = (0, 0);
     for original in seen(name) {
         let before = differences(&original);
@@ -656,7 +657,7 @@ const SAMPLES: [&str; 6] = [
 #[test]
 fn a_request_that_an_end_does_not_receive_shows_as_a_difference() {
     for name in SAMPLES {
-        let (shown, made) = noticed(name, |turns, index| {
+        let (shown, made) = found_changes(name, |turns, index| {
             let is_request = matches!(&turns[index].what, TurnKind::Received(frame) if frame.get("id").is_some() && frame.get("method").is_some());
             if is_request {
                 turns.remove(index);
@@ -670,7 +671,7 @@ fn a_request_that_an_end_does_not_receive_shows_as_a_difference() {
 #[test]
 fn a_response_with_another_id_shows_as_a_difference() {
     for name in SAMPLES {
-        let (shown, made) = noticed(name, |turns, index| match &mut turns[index].what {
+        let (shown, made) = found_changes(name, |turns, index| match &mut turns[index].what {
             TurnKind::Received(frame) | TurnKind::Sent(frame) if frame.get("method").is_none() => {
                 frame["id"] = "another".into();
                 true
@@ -683,9 +684,9 @@ fn a_response_with_another_id_shows_as_a_difference() {
 
 #[test]
 fn every_changed_frame_of_an_end_shows_as_a_difference() {
-    // Some frames of the first recording are not sent by our session at all.
+    // The first recording is left out: our session does not send all frames of its ends.
     for name in &SAMPLES[1..] {
-        let (shown, made) = noticed(name, |turns, index| match &mut turns[index].what {
+        let (shown, made) = found_changes(name, |turns, index| match &mut turns[index].what {
             TurnKind::Sent(frame) => {
                 frame["jsonrpc"] = "2.1".into();
                 true

@@ -1,5 +1,5 @@
-//! The tables in `docs/transitions`, which unit tests of the core compare with the code: the diagrams in `docs/model.md` are drawn from
-//! them, and every transition that a campaign counts is one of their rows.
+//! The tables in `docs/transitions`, which unit tests of the core compare with the code. The diagrams in `docs/model.md` are drawn from
+//! them, and every transition that a [`Campaign`] of the testkit counts is a row of a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ fn rows(table: &str) -> Vec<[&str; 3]> {
         .collect()
 }
 
-/// One arrow for each pair of states, with every input that leads from one to the other.
+/// The diagram of a table in Mermaid: one arrow for each pair of states, with every input that leads from one to the other.
 fn diagram(table: &str) -> String {
     let rows = rows(table);
     let mut order = Vec::new();
@@ -73,7 +73,7 @@ fn the_diagrams_in_the_docs_are_drawn_from_the_tables() {
 }
 
 #[test]
-fn every_state_can_be_reached_and_left_and_meets_every_input() {
+fn every_state_can_be_reached_and_left_and_has_a_row_for_every_input() {
     for machine in ["call", "serve", "serve-stateless", "listen"] {
         let table = fs::read_to_string(docs().join(format!("transitions/{machine}.txt"))).expect("the table");
         let rows = rows(&table);
@@ -92,7 +92,7 @@ fn every_state_can_be_reached_and_left_and_meets_every_input() {
 }
 
 #[test]
-fn a_table_that_changes_changes_the_diagram() {
+fn a_diagram_has_an_arrow_for_each_change_of_state_in_its_table() {
     let table = "A title.\n\nstate  input     next\nA      go on     A     -  -\nA      go, fast  B     -  -\nA      run       B     -  -\nB      end       gone  -  -\n";
     assert_eq!(
         diagram(table),
@@ -101,7 +101,7 @@ fn a_table_that_changes_changes_the_diagram() {
     assert_ne!(diagram(table), diagram(&table.replace("run       B", "run       A")));
 }
 
-/// The rows of all tables, in the form in which the coverage of a case names them.
+/// The rows of all tables, in the form in which the coverage of a case names them. Calls of a gateway are named `call` there, too.
 fn all_rows() -> BTreeSet<[String; 3]> {
     let tables = ["call", "call-of-a-gateway", "call-over-rounds", "serve", "serve-stateless", "listen"];
     let read = |name: &str| fs::read_to_string(docs().join(format!("transitions/{name}.txt"))).expect("the table");
@@ -144,7 +144,7 @@ fn every_transition_that_a_campaign_counts_is_a_row_of_a_table() {
 fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
     let client = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));
     let mut pair = Pair::with(client, server_config());
-    // A subscription: it is accepted, and a notice waits for its lane.
+    // A subscription: it is accepted, and a notice waits while the lane is stopped.
     pair.client.invoke(Invoke::subscribe("u:0"));
     let listen = pair.run().server.request();
     let mut offered = SubscriptionFilter::default();
@@ -158,7 +158,7 @@ fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
     server.publish(&Notice::ToolsChanged, now);
     server.set_writable(Lane::CHANNEL, true, now).unwrap();
     pair.run().client.drain();
-    // A call that ends with a round, gets an answer, and ends with a round that has only a state.
+    // A call of three exchanges: the first returns a round with an input request, the second one with only a state, the third a result.
     pair.client.call();
     let form = Ask::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
     for round in [InputRound::new().ask("a", form).with_state("1"), InputRound::new().with_state("2")] {

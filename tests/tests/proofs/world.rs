@@ -1,4 +1,4 @@
-//! Tests of the simulated world: its links have the configured faults, its time is exact, and it finds livelocks.
+//! Tests of the simulated world: its links have the configured faults, its time is exact, and a livelock fails a test.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// Sends the numbers below 100 at time zero. Returns the time and the text of each message that arrives.
+/// Sends the numbers below 100 at time zero. Returns each message that arrives, with the time in
+/// microseconds.
 fn sent_over(faults: Faults) -> Vec<(u64, String)> {
     let mut link = SimLink::new(7);
     link.faults = faults;
@@ -53,10 +54,10 @@ fn latency_is_exact_and_jitter_keeps_the_order() {
 fn a_link_can_lose_duplicate_and_reorder_messages() {
     let lost = numbers(&sent_over(Faults { drop: 128, ..Faults::default() }));
     assert!((30..70).contains(&lost.len()) && lost.is_sorted());
-    let doubled = numbers(&sent_over(Faults { duplicate: 128, ..Faults::default() }));
-    assert!((130..170).contains(&doubled.len()));
-    let overtaken = numbers(&sent_over(Faults { reorder: 128, ..Faults::default() }));
-    assert!(overtaken.len() == 100 && !overtaken.is_sorted());
+    let duplicated = numbers(&sent_over(Faults { duplicate: 128, ..Faults::default() }));
+    assert!((130..170).contains(&duplicated.len()));
+    let reordered = numbers(&sent_over(Faults { reorder: 128, ..Faults::default() }));
+    assert!(reordered.len() == 100 && !reordered.is_sorted());
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn a_link_can_damage_and_truncate_messages() {
 }
 
 #[test]
-fn the_end_of_a_link_comes_after_messages_in_flight_and_a_reset_before_them() {
+fn the_end_of_a_link_comes_after_the_messages_in_flight_and_a_failure_discards_them() {
     for (how, messages) in [(TransportEnd::Eof, 2), (TransportEnd::Failed, 0)] {
         let mut link = SimLink::new(1);
         link.faults.latency = Duration::from_millis(5);
@@ -146,7 +147,7 @@ fn time_advances_exactly_to_the_next_arrival_or_deadline() {
 }
 
 #[test]
-fn a_late_frame_wins_over_a_deadline_that_was_not_expired_yet() {
+fn an_overdue_frame_takes_effect_before_an_overdue_deadline_unless_timeouts_come_first() {
     for (timeouts_first, outcome) in [(false, "Result"), (true, "TimedOut")] {
         let mut world = world(Wire::Messages);
         call(&mut world);
