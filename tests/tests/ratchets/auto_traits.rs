@@ -1,5 +1,5 @@
-//! `Send` and `Sync` of public types. This file does not compile if a type loses one of these traits, or gains one that it does not have in
-//! the lists here. A public type that is not listed fails a test.
+//! `Send` and `Sync` of public types. This file does not compile if a type loses one of these traits, or has one that it does not have
+//! according to the lists here. A public type that is not listed fails a test.
 //!
 //! The futures of public functions are checked as well: each is `Send` if all values that it borrows are. A public async function whose
 //! future is not checked fails a test.
@@ -26,7 +26,8 @@ macro_rules! lacks {
     }};
 }
 
-/// The types of one crate, with the parameters that generic ones need: `shared` are `Send` and `Sync`, `moved` only `Send`, `local` neither.
+/// The types of one crate, after the parameters of the generic ones. Types in `shared` are `Send` and `Sync`, those in `moved` only `Send`,
+/// those in `local` neither.
 macro_rules! asserted {
     (
         [$($parameters:tt)*]
@@ -366,17 +367,17 @@ fn listing(name: &str) -> String {
 fn types(listing: &str) -> BTreeSet<&str> {
     let is_type = |kind: &str| {
         let kind = kind.trim_start_matches("#[non_exhaustive] ");
-        ["struct", "enum", "union"].iter().any(|word| kind.strip_prefix(word).is_some_and(|rest| !rest.starts_with(is_letter)))
+        ["struct", "enum", "union"].iter().any(|word| kind.strip_prefix(word).is_some_and(|rest| !rest.starts_with(is_word)))
     };
     listing.lines().filter_map(|line| line.split_once(": ")).filter(|(_, kind)| is_type(kind)).map(|(path, _)| path).collect()
 }
 
-fn is_letter(character: char) -> bool {
+fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
 #[test]
-fn every_public_type_is_asserted_to_be_send_and_sync_or_not() {
+fn every_public_type_has_an_assertion_about_send_and_sync() {
     for (name, asserted) in ASSERTED {
         let listing = listing(name);
         let asserted: Vec<_> = asserted.iter().map(|name| name.split('<').next().unwrap_or(name).replace(' ', "")).collect();

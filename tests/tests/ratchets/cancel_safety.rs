@@ -8,10 +8,10 @@ use crate::source::sources;
 use crate::{CRATES, source_of};
 
 /// The crates with public futures besides [`CRATES`].
-const ADAPTERS: [&str; 3] = ["adapter-smol", "adapter-tokio", "programs"];
+const MORE_CRATES: [&str; 3] = ["adapter-smol", "adapter-tokio", "programs"];
 
-/// The names of public functions and types of a source that return or are a future and lack the section.
-fn silent(text: &str) -> Vec<String> {
+/// The names of the public functions that return a future, and of the public types that are one, whose documentation lacks the section.
+fn undocumented(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let futures: Vec<&str> = lines.iter().filter_map(|line| future_type(line)).collect();
     let (mut found, mut docs, mut public_trait, mut at) = (Vec::new(), String::new(), None, 0);
@@ -44,7 +44,7 @@ fn silent(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns `true` if a line ends the item that began at this depth.
+/// Returns `true` if a line ends the item whose first line has this indentation.
 fn ends(line: &str, depth: usize) -> bool {
     let inner = line.trim_start();
     line.len() - inner.len() == depth && (inner.starts_with('}') || inner.ends_with(';'))
@@ -80,8 +80,8 @@ fn function_of_a_future(lines: &[&str]) -> Option<String> {
             break;
         }
     }
-    let given = after_parameters(&signature).strip_prefix(" -> ").unwrap_or_default();
-    let is_future = before.contains("async") || given.starts_with("impl Future") || given.starts_with("BoxFuture<");
+    let returned = after_parameters(&signature).strip_prefix(" -> ").unwrap_or_default();
+    let is_future = before.contains("async") || returned.starts_with("impl Future") || returned.starts_with("BoxFuture<");
     let name = name.split(|character: char| !character.is_alphanumeric() && character != '_').next()?;
     is_future.then(|| name.to_owned())
 }
@@ -110,10 +110,10 @@ fn after_parameters(signature: &str) -> &str {
 #[test]
 fn every_public_future_documents_its_cancel_safety() {
     let (mut futures, mut found) = (0, Vec::new());
-    for name in CRATES.into_iter().chain(ADAPTERS) {
+    for name in CRATES.into_iter().chain(MORE_CRATES) {
         for (file, text) in sources(&source_of(name)) {
             futures += text.matches("# Cancel safety").count();
-            found.extend(silent(&text).into_iter().map(|silent| format!("{name}/src/{file}: {silent}")));
+            found.extend(undocumented(&text).into_iter().map(|item| format!("{name}/src/{file}: {item}")));
         }
     }
     assert_eq!(found, [""; 0], "public futures without a section `# Cancel safety`");
@@ -167,7 +167,7 @@ mod tests {
 
 pub async fn last() {}
 ";
-    assert_eq!(silent(bad), ["empty", "elsewhere", "boxed", "drive", "accept", "later", "Call", "last"]);
+    assert_eq!(undocumented(bad), ["empty", "elsewhere", "boxed", "drive", "accept", "later", "Call", "last"]);
 }
 
 #[test]
@@ -214,5 +214,5 @@ struct Private;
 
 impl Future for Private {
 ";
-    assert_eq!(silent(good), [""; 0]);
+    assert_eq!(undocumented(good), [""; 0]);
 }

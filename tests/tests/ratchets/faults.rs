@@ -1,4 +1,4 @@
-//! Each fault of other implementations of HTTP (`docs/protocols/http.md`) has a test that exists.
+//! The table in `docs/protocols/http.md` names our tests for each fault of other implementations of HTTP. These tests exist.
 
 use std::fs;
 use std::path::Path;
@@ -27,8 +27,8 @@ fn tests(cell: &str) -> Result<Vec<(&str, &str)>, &str> {
     cell.split(';').map(|part| test(part).ok_or(part)).collect()
 }
 
-/// Returns `true` if a source has a test of that name: a function with `#[test]` or `#[tokio::test]`, or a row of the scenarios that
-/// adapters share.
+/// Returns `true` if a source has a test of that name: a function with `#[test]` or `#[tokio::test]`, or a scenario that is listed in
+/// `rows!` for all adapters.
 fn has_test(source: &str, name: &str) -> bool {
     let is_function = |line: &str| {
         let line = line.trim_start();
@@ -43,7 +43,7 @@ fn has_test(source: &str, name: &str) -> bool {
     is_test || row.is_some_and(|(rows, _)| rows.lines().any(|line| line.trim() == name))
 }
 
-/// The errors of the table, as texts.
+/// Descriptions of the errors in the table of a page. `read` returns the text of a file.
 fn wrong(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (row, number) in rows(page).iter().zip(1_usize..) {
@@ -74,7 +74,7 @@ fn every_fault_of_others_has_a_test_that_exists() {
 }
 
 #[test]
-fn a_test_that_is_missing_or_is_none_is_found() {
+fn a_row_without_a_test_that_exists_is_found() {
     let source = "
         #[test]
         fn one() {}

@@ -39,7 +39,7 @@ fn links(page: &str) -> Vec<&str> {
     targets.filter(|target| !target.contains("://") && !target.contains(char::is_whitespace)).collect()
 }
 
-/// The anchor that a heading gets: small letters, digits, `-` and `_`; a blank becomes `-`.
+/// The anchor that GitHub gives a heading: lower-case letters, digits, `-` and `_`; a blank becomes `-`.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|char| char.is_alphanumeric() || " -_".contains(*char));
     kept.map(|char| if char == ' ' { '-' } else { char.to_ascii_lowercase() }).collect()

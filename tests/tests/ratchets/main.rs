@@ -1,9 +1,9 @@
-//! Properties of the sources that must not get worse: no crate below the adapters reads a clock, can panic, or has unsafe code; pure crates use
-//! no files, sockets, processes or threads and only the dependencies listed here; and no machine of a session, of claims or of a bridge has
-//! state that another file can assign.
+//! Properties of the sources that must not get worse: no crate below the adapters reads a clock, can panic, or has unsafe code; pure code
+//! uses no files, sockets, processes or threads; the core has only the listed dependencies; and no machine has state that another file can
+//! assign.
 //!
-//! Lints refuse indexing, arithmetic, `unwrap`, `expect` and `panic!` (`scripts/lints` proves it). The tests here check that the lints stay
-//! switched on, and the rules for which there is no lint.
+//! Lints refuse indexing, arithmetic, `unwrap`, `expect` and `panic!`, which `scripts/lints` checks. The tests here check that no crate
+//! switches these lints off, and the rules for which there is no lint.
 
 #[cfg(unix)]
 mod auto_traits;
@@ -19,10 +19,11 @@ use std::process::Command;
 
 use source::{attributes, code, sources, words};
 
-/// The crates that must have these properties. The adapters and the programs are not listed, since they use clocks, sockets and processes.
+/// The crates that must have these properties. The adapters and the programs are not listed, since they use clocks, sockets and processes,
+/// nor is `testkit`, since its checks panic.
 const CRATES: [&str; 6] = ["adapter-io", "endpoint", "engine", "http-service", "protocol-core", "tesseron"];
 
-/// The beginnings of the paths of pure code in these crates, each with the parts that are not pure.
+/// The beginnings of the paths of pure code, which makes no calls of the operating system, each with the parts that are not pure.
 const PURE: [(&str, &[&str]); 2] = [("protocol-core/", &[]), ("tesseron/", &["tesseron/legs.rs", "tesseron/net/"])];
 
 /// Lints that the `lib.rs` of each crate denies outside of its tests.
@@ -38,10 +39,10 @@ const DENIED: [&str; 6] = [
 /// Groups of lints that contain a lint of [`DENIED`], or all lints.
 const GROUPS: [&str; 3] = ["clippy::restriction", "clippy::all", "warnings"];
 
-/// Macros that panic and for which there is no lint.
+/// Macros that panic and for which there is no lint. `debug_assert!` is not among them, since reviewed uses of it are allowed.
 const PANICKING_MACROS: [&str; 6] = ["assert!", "assert_eq!", "assert_ne!", "todo!", "unimplemented!", "debug_assert_eq!"];
 
-/// Calls that panic on an invalid number, and `debug_assert!`.
+/// Calls that panic on an invalid argument, and `debug_assert!`. Only the uses in [`REVIEWED`] are allowed.
 const PANICKING_CALLS: [&str; 12] = [
     ".split_at(",
     ".split_to(",
@@ -84,7 +85,7 @@ const REVIEWED: [(&str, &str, usize, &str); 14] = [
 const CLOCKS: [&str; 6] = ["Instant::now", "SystemTime", "std::time", "std::{", "thread::sleep", "park_timeout"];
 
 /// Modules that pure code must not use with any feature: files, sockets, processes, threads, the environment.
-const MACHINE: [&str; 8] =
+const SYSTEM: [&str; 8] =
     ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
 /// The beginnings of the paths of the machines. No type in these files, except those in [`PLAIN_DATA`], may have a field that is visible in
@@ -152,7 +153,7 @@ const PLAIN_DATA: [(&str, &[&str], &str); 24] = [
     ("tesseron/net/listen.rs", &["TesseronOptions"], "the owner fills in options"),
 ];
 
-/// Words that follow a visibility if the item is not a field.
+/// Words that follow `pub` or `pub(..)` if the item is not a field.
 const ITEMS: [&str; 13] =
     ["async", "const", "enum", "extern", "fn", "macro", "mod", "static", "struct", "trait", "type", "unsafe", "use"];
 
@@ -192,10 +193,10 @@ fn found_in_crates<'a>(wanted: &[&'a str]) -> Vec<(String, &'a str)> {
     all_sources().iter().flat_map(|(file, text)| found(file, text, wanted)).collect()
 }
 
-/// The attributes that may allow a denied lint, since the panic reports an error of the application when it starts.
+/// The attributes that may allow a denied lint: the panic reports misuse as soon as the program starts.
 const SOFTENED: [(&str, &str); 1] = [("endpoint/service/mod.rs", "#[allow(clippy::panic, reason =  )]")];
 
-/// Attributes that would soften one of the denied lints.
+/// The attributes of a source that allow one of the denied lints, or make it a warning.
 fn softened(text: &str) -> Vec<String> {
     let softens = |attribute: &String| {
         let levels = ["allow(", "expect(", "warn("];
@@ -205,7 +206,7 @@ fn softened(text: &str) -> Vec<String> {
     attributes(&code(text)).into_iter().filter(softens).collect()
 }
 
-/// The lints and attributes that are missing in a crate's header.
+/// The lints of [`DENIED`] that the text of a `lib.rs` does not deny, and `forbid(unsafe_code)` if that is missing.
 fn header_lacks(header: &str) -> Vec<&'static str> {
     let attributes = attributes(&code(header));
     let squeezed: Vec<String> = attributes.iter().map(|text| text.split_whitespace().collect()).collect();
@@ -222,7 +223,7 @@ fn header_lacks(header: &str) -> Vec<&'static str> {
     lacks
 }
 
-/// Fields that other files can see by any visibility, each with its type.
+/// Fields with any visibility that begins with `pub`, each after the name of its struct.
 fn open_fields(text: &str) -> Vec<(String, String)> {
     let code = code(text);
     let owner = |at: usize| {
@@ -272,7 +273,7 @@ fn no_crate_below_the_adapters_reads_a_clock() {
 #[test]
 fn pure_code_uses_no_file_socket_process_or_thread() {
     let pure: Vec<_> = all_sources().into_iter().filter(|(file, _)| is_pure(file)).collect();
-    let found: Vec<_> = pure.iter().flat_map(|(file, text)| found(file, text, &MACHINE)).collect();
+    let found: Vec<_> = pure.iter().flat_map(|(file, text)| found(file, text, &SYSTEM)).collect();
     assert_eq!(found, []);
     for (begin, but) in PURE {
         assert!(pure.iter().any(|(file, _)| file.starts_with(begin)), "{begin} has pure code");
@@ -304,7 +305,7 @@ fn each_crate_denies_every_lint_about_panics() {
 }
 
 #[test]
-fn no_crate_has_a_panicking_macro_without_a_lint() {
+fn no_crate_uses_a_panicking_macro_for_which_there_is_no_lint() {
     // The test tools of the endpoint may panic, as assertions do.
     let found = found_in_crates(&PANICKING_MACROS);
     let outside: Vec<_> = found.into_iter().filter(|(file, _)| !file.starts_with("endpoint/testing/")).collect();
@@ -312,7 +313,7 @@ fn no_crate_has_a_panicking_macro_without_a_lint() {
 }
 
 #[test]
-fn every_call_that_could_panic_on_an_invalid_number_is_reviewed() {
+fn every_call_that_could_panic_on_an_invalid_argument_is_reviewed() {
     let all = found_in_crates(&PANICKING_CALLS);
     let mut places: Vec<_> = all.iter().map(|(file, call)| (file.as_str(), *call)).collect();
     places.sort_unstable();
@@ -362,7 +363,7 @@ fn tesseron_without_std_depends_only_on_the_core_and_on_subtle() {
 // ---- The ratchets find violations ----
 
 #[test]
-fn clocks_panicking_macros_and_calls_and_unsafe_code_are_found_everywhere() {
+fn clocks_panics_unsafe_code_and_calls_of_the_system_are_found_except_in_tests() {
     let bad = "
         fn f() { let t = std::time::Instant::now(); }
         #[cfg(test)] mod tests { fn g() { assert!(true); } }
@@ -373,7 +374,7 @@ fn clocks_panicking_macros_and_calls_and_unsafe_code_are_found_everywhere() {
     assert_eq!(seen(&PANICKING_MACROS), ["assert!"], "the macro in the tests is ignored, and the one after them is found");
     assert_eq!(seen(&["unsafe"]), ["unsafe"]);
     let bad = "use std::fs::read; mod a { fn f() { ::std::thread::spawn(f); std::process::id() } } thread_local! {} use std::net;";
-    assert_eq!(found("f", bad, &MACHINE).len(), 5);
+    assert_eq!(found("f", bad, &SYSTEM).len(), 5);
     assert!(is_pure("protocol-core/session/mod.rs") && is_pure("tesseron/bridge/mod.rs"));
     assert!(!is_pure("tesseron/net/home.rs") && !is_pure("tesseron/legs.rs") && !is_pure("engine/task.rs"));
     for call in ["a.split_at(at)", "a.swap_remove(0)", "self.list.drain(2..)", "a.chunks(n)", "a.windows(0)", "debug_assert!(x)"] {
@@ -419,7 +420,7 @@ fn words_in_comments_and_strings_are_not_taken_for_code() {
 }
 
 #[test]
-fn a_softened_lint_and_a_shorter_header_are_found() {
+fn a_softened_lint_and_a_lint_missing_in_the_header_are_found() {
     for bad in [
         "#[allow(clippy::unwrap_used)] fn f() {}",
         "#[expect(dead_code, clippy::panic, reason = \"x\")] fn f() {}",

@@ -1,5 +1,5 @@
-//! Doc comments open with a verb or a noun phrase, as those of the standard library do, and not with a question word: "Returns `true` if
-//! the handshake is done" instead of "Whether the handshake is done".
+//! Doc comments open with a verb or a noun phrase, as those of the standard library do, and no line of one opens with a question word:
+//! "Returns `true` if the handshake is done" instead of "Whether the handshake is done".
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::source_of;
 /// No line of documentation may open with one of these.
 const QUESTION_WORDS: [&str; 8] = ["What", "Who", "Where", "When", "How", "Whether", "Whoever", "Whatever"];
 
-/// Members of the workspace that are no libraries.
+/// Members of the workspace that are not libraries.
 const NO_LIBRARIES: [&str; 2] = ["programs", "tests"];
 
 /// The library crates, as the workspace lists them.

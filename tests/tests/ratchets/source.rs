@@ -32,11 +32,12 @@ pub(crate) fn files_below(root: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The code of `text`: comments and the contents of string literals become blanks, and items with `#[cfg(test)]` are removed.
+/// The code of `text`: each comment and literal text becomes a blank, and items with `#[cfg(test)]` are removed.
 pub(crate) fn code(text: &str) -> String {
     without_tests(&without_texts(text))
 }
 
+/// Replaces comments, string literals and character literals by a blank each.
 fn without_texts(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -62,6 +63,7 @@ fn without_texts(text: &str) -> String {
     code
 }
 
+/// The length of the block comment at the beginning of `text`.
 fn block_comment(text: &str) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     loop {
@@ -92,6 +94,7 @@ fn raw_text(text: &str) -> Option<usize> {
     text[begin..].find(&end).map(|at| begin + at + end.len())
 }
 
+/// The length of the literal between `quote` characters at the beginning of `text`.
 fn plain_text(text: &str, quote: char) -> usize {
     let mut characters = text.char_indices().skip(1);
     while let Some((at, character)) = characters.next() {
@@ -112,6 +115,7 @@ fn character(text: &str) -> Option<usize> {
     is_character.then(|| plain_text(text, '\''))
 }
 
+/// Removes items with `#[cfg(test)]`.
 fn without_tests(code: &str) -> String {
     let mut kept = String::with_capacity(code.len());
     let mut rest = code;
