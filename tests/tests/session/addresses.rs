@@ -13,21 +13,26 @@ use testkit::{Pair, Scripted};
 
 const ELICITATION: &str = "elicitation/create";
 const COMPLETE: &str = "notifications/elicitation/complete";
+/// The capabilities of the server.
 const SERVER: &str = r#"{"tools":{}}"#;
+/// The revisions with a handshake.
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+/// The capabilities of a client with both modes of elicitation.
 const BOTH: &str = r#"{"elicitation":{"form":{},"url":{}}}"#;
 
 fn sign_in() -> OpenUrl {
     OpenUrl::new("Sign in?", "https://example.com/in?a=1&b=2").with_id("e-1")
 }
 
+/// The parameters of the request for [`sign_in`].
 const SIGN_IN: &str = r#"{"mode":"url","message":"Sign in?","url":"https://example.com/in?a=1&b=2","elicitationId":"e-1"}"#;
 
-fn done() -> Notice {
+/// The notice that the elicitation of [`sign_in`] is complete.
+fn complete() -> Notice {
     Notice::ElicitationComplete { id: "e-1".into() }
 }
 
-/// A client of `revision` that declares forms if `form`, and addresses if `url`.
+/// A client after the handshake of `revision`. It declares forms if `form`, and addresses if `url`.
 fn client(form: bool, url: bool, revision: &str) -> Scripted {
     let config = with(client_config(), |config| {
         (config.capabilities.elicitation, config.capabilities.elicitation_url) = (form, url);
@@ -81,8 +86,8 @@ fn a_server_sends_an_address_only_to_a_client_that_declared_url_mode_in_a_revisi
         assert_eq!(admitted("2025-11-25", declares), (expected, expected), "{declares}");
     }
     for revision in REVISIONS {
-        let has = revision == "2025-11-25";
-        assert_eq!(admitted(revision, BOTH), (has, has), "{revision}");
+        let has_url_mode = revision == "2025-11-25";
+        assert_eq!(admitted(revision, BOTH), (has_url_mode, has_url_mode), "{revision}");
     }
     // Forms need a capability of their own.
     let mut server = Scripted::server_at(server_config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
@@ -235,23 +240,23 @@ fn an_address_that_hides_its_host_or_lacks_a_part_is_refused_with_the_reason() {
 #[test]
 fn a_server_notifies_its_client_of_a_completed_elicitation_only_in_the_revision_that_has_it() {
     for revision in REVISIONS {
-        let has = revision == "2025-11-25";
+        let has_url_mode = revision == "2025-11-25";
         let mut server = Scripted::server_at(server_config(), revision, BOTH);
-        let notified = server.session.notify(done(), server.now);
-        assert_eq!(notified, if has { Ok(()) } else { Err(SendError::Unsupported) }, "{revision}");
+        let notified = server.session.notify(complete(), server.now);
+        assert_eq!(notified, if has_url_mode { Ok(()) } else { Err(SendError::Unsupported) }, "{revision}");
         let frame = notification(COMPLETE, r#"{"elicitationId":"e-1"}"#);
-        assert_eq!(server.sent(), if has { vec![frame.clone()] } else { vec![] }, "{revision}");
-        for (declares, received) in [(true, has), (false, false)] {
+        assert_eq!(server.sent(), if has_url_mode { vec![frame.clone()] } else { vec![] }, "{revision}");
+        for (declares, received) in [(true, has_url_mode), (false, false)] {
             let mut client = client(true, declares, revision);
             client.frame(&frame);
-            let expected = if received { vec![Event::Notice(done())] } else { vec![] };
+            let expected = if received { vec![Event::Notice(complete())] } else { vec![] };
             assert_eq!(client.events(), expected, "{revision} {declares}");
         }
     }
     let mut fresh = Scripted::new(server_config());
-    assert_eq!(fresh.session.notify(done(), fresh.now), Err(SendError::NotReady));
+    assert_eq!(fresh.session.notify(complete(), fresh.now), Err(SendError::NotReady));
     let mut client = client(true, true, "2025-11-25");
-    assert_eq!(client.session.notify(done(), client.now), Err(SendError::WrongEnd));
+    assert_eq!(client.session.notify(complete(), client.now), Err(SendError::WrongEnd));
     for params in ["{}", r#"{"elicitationId":5}"#, r#"{"elicitationId":null}"#] {
         client.frame(&notification(COMPLETE, params));
         assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Violation(Violation::InvalidParams)]), "{params}");
@@ -292,7 +297,7 @@ fn an_address_of_a_nested_call_has_the_depth_of_that_call_and_its_answer_reaches
     pair.run();
     let events = pair.client_events();
     let [Event::InputRequested { key: sampled, depth: 1, .. }] = events[..] else { panic!("{events:?}") };
-    // A call made for the sampling request has the depth 1 of that request, and so has the address that this call sends.
+    // A call made for the sampling request has the depth 1 of that request, and so has the address that the handler of this call sends.
     let mut nested = protocol_core::Invoke::call_tool("t", json("{}"));
     nested.parent = Some(sampled);
     let nested = pair.client.session.invoke(nested, pair.client.now).unwrap();

@@ -5,6 +5,7 @@ use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, initialize, ok, progress, request, result};
 
+/// The reply to a batch that is not accepted.
 const REFUSED: &str =
     r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a batch where none is allowed, an empty or an oversized one"}}"#;
 
@@ -112,13 +113,13 @@ fn in_other_revisions_a_batch_gets_one_error_and_has_no_effect() {
 
 #[test]
 fn a_handshake_in_a_batch_is_refused() {
-    let greeting = initialize(9, "2025-03-26", "{}");
+    let handshake = initialize(9, "2025-03-26", "{}");
     let mut fresh = Scripted::new(server_config());
-    fresh.frame(&format!("[{greeting}]"));
+    fresh.frame(&format!("[{handshake}]"));
     assert_eq!((fresh.sent(), fresh.session.peer()), (vec![REFUSED.to_owned()], None));
 
     let mut server = server();
-    server.frame(&batch(&[greeting, ping(1)]));
+    server.frame(&batch(&[handshake, ping(1)]));
     assert_eq!(server.sent(), [error(9, -32600, "initialize must not be part of a batch"), result(1)]);
 }
 

@@ -18,7 +18,8 @@ fn plain(op: Op, params: &str) -> Invoke {
     call.without_progress().with_timeouts(CallTimeouts::NONE)
 }
 
-fn refusal(end: &mut Scripted, call: Invoke) -> SendError {
+/// Makes a call that the session must not accept, and returns the reason.
+fn invoke_error(end: &mut Scripted, call: Invoke) -> SendError {
     let InvokeError { why, call: back } = end.session.invoke(call.clone(), end.now).unwrap_err();
     assert_eq!(*back, call, "the call is handed back");
     why
@@ -200,10 +201,10 @@ fn o3_a_held_call_is_checked_against_the_capabilities_once_the_server_declares_t
             let call = client.invoke(plain(op, "{}"));
             client.frame(&handshake_answer("2025-11-25", declared));
             assert_eq!(client.sent().len(), if fits { 2 } else { 1 }, "{op:?} {declared}");
-            let unfit = client.events().into_iter().any(|event| {
+            let is_invalid = client.events().into_iter().any(|event| {
                 event == Event::Done { id: call, outcome: Outcome::Invalid(Invalid::Unsupported), partial: None, last: None }
             });
-            assert_eq!(unfit, !fits, "{op:?} {declared}");
+            assert_eq!(is_invalid, !fits, "{op:?} {declared}");
         }
     }
 }
@@ -215,10 +216,10 @@ fn held_calls_count_toward_the_limits_of_output_and_of_calls_in_flight() {
     let big = || Invoke::new(Op::CallTool, json(&format!(r#"{{"name":"{}"}}"#, "t".repeat(1500))));
     client.invoke(big());
     client.invoke(big());
-    assert_eq!(refusal(&mut client, big()), SendError::Full);
+    assert_eq!(invoke_error(&mut client, big()), SendError::Full);
     let mut client = Scripted::new(with(client_config(), |config| config.limits.in_flight = 1));
     client.call();
-    assert_eq!(refusal(&mut client, big()), SendError::Full);
+    assert_eq!(invoke_error(&mut client, big()), SendError::Full);
 }
 
 // ---- Refused calls ----
@@ -230,13 +231,14 @@ fn o3_an_operation_is_sent_only_to_a_server_that_declared_its_capability() {
         client.invoke(plain(op, "{}"));
         assert_eq!(client.sent().len(), 1, "{op:?}");
 
+        // A subscription needs `subscribe`; for it, `resources` without that member is among the other capabilities.
         let everything_else = [r#""tools":{}"#, r#""prompts":{}"#, r#""completions":{}"#, r#""logging":{}"#, r#""resources":{}"#]
             .into_iter()
             .filter(|part| !declares.contains(&part[..8]) || declares.contains("subscribe"));
         let others = format!("{{{}}}", everything_else.collect::<Vec<_>>().join(","));
         let mut client = Scripted::client_at(client_config(), "2025-11-25", &others);
         if declares != "{}" {
-            assert_eq!(refusal(&mut client, plain(op, "{}")), SendError::Unsupported, "{op:?} {others}");
+            assert_eq!(invoke_error(&mut client, plain(op, "{}")), SendError::Unsupported, "{op:?} {others}");
             client.expect_silence();
         }
     }
@@ -246,11 +248,11 @@ fn o3_an_operation_is_sent_only_to_a_server_that_declared_its_capability() {
 fn a_capability_that_is_not_an_object_counts_as_undeclared() {
     for declares in [r#"{"tools":true}"#, r#"{"tools":null}"#, r#"{"tools":[]}"#, r#"{"tools":"yes"}"#] {
         let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
-        assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), SendError::Unsupported, "{declares}");
+        assert_eq!(invoke_error(&mut client, plain(Op::CallTool, "{}")), SendError::Unsupported, "{declares}");
     }
     for declares in [r#"{"resources":{"subscribe":false}}"#, r#"{"resources":{"subscribe":1}}"#, r#"{"resources":{}}"#] {
         let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
-        assert_eq!(refusal(&mut client, plain(Op::Subscribe, "{}")), SendError::Unsupported, "{declares}");
+        assert_eq!(invoke_error(&mut client, plain(Op::Subscribe, "{}")), SendError::Unsupported, "{declares}");
     }
 }
 
@@ -266,7 +268,7 @@ fn completion_needs_no_capability_in_the_first_revision_since_that_revision_has_
 fn a_refused_call_changes_nothing() {
     let mut client = Scripted::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
     let before = client.session.stats();
-    refusal(&mut client, plain(Op::GetPrompt, "{}"));
+    invoke_error(&mut client, plain(Op::GetPrompt, "{}"));
     client.expect_silence();
     assert_eq!((client.session.stats(), client.session.poll_timeout()), (before, None));
     client.invoke(plain(Op::CallTool, "{}"));
@@ -277,7 +279,7 @@ fn a_refused_call_changes_nothing() {
 fn parameters_must_be_an_object() {
     for params in ["[]", "null", "1", "\"x\"", "true"] {
         let mut client = Scripted::client(client_config());
-        assert_eq!(refusal(&mut client, plain(Op::CallTool, params)), SendError::Params, "{params}");
+        assert_eq!(invoke_error(&mut client, plain(Op::CallTool, params)), SendError::Params, "{params}");
     }
 }
 
@@ -333,20 +335,20 @@ fn a_call_on_behalf_of_an_answered_or_cancelled_input_request_is_refused() {
     client.frame(&request(7, "roots/list", "{}"));
     let input_request = client.input_request();
     client.session.provide_input(input_request, Answer::Roots(json("[]")), client.now).unwrap();
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), SendError::NoParent);
+    assert_eq!(invoke_error(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), SendError::NoParent);
     client.frame(&request(8, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
     let input_request = client.input_request();
     client.frame(&cancelled(8));
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), SendError::NoParent);
+    assert_eq!(invoke_error(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), SendError::NoParent);
 }
 
 #[test]
-fn a_call_longer_than_a_frame_is_refused_for_its_parameters_or_its_method() {
+fn a_call_whose_parameters_or_method_are_longer_than_a_frame_is_refused() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     let long = "x".repeat(4096);
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, &format!(r#"{{"name":"{long}"}}"#))), SendError::TooLarge);
-    assert_eq!(refusal(&mut client, Invoke::custom(long, json("{}"))), SendError::TooLarge);
-    assert_eq!(refusal(&mut client, Invoke::custom("\u{1}".repeat(1000), json("{}"))), SendError::TooLarge, "escaped");
+    assert_eq!(invoke_error(&mut client, plain(Op::CallTool, &format!(r#"{{"name":"{long}"}}"#))), SendError::TooLarge);
+    assert_eq!(invoke_error(&mut client, Invoke::custom(long, json("{}"))), SendError::TooLarge);
+    assert_eq!(invoke_error(&mut client, Invoke::custom("\u{1}".repeat(1000), json("{}"))), SendError::TooLarge, "escaped");
     client.expect_silence();
 }
 
@@ -374,13 +376,13 @@ fn a_closing_session_refuses_new_calls() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.session.close(Close::Graceful { grace: Duration::from_secs(5) }, client.now);
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), SendError::Closing);
+    assert_eq!(invoke_error(&mut client, plain(Op::CallTool, "{}")), SendError::Closing);
     client.session.handle_end(TransportEnd::Failed, client.now);
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "[]")), SendError::Closing);
+    assert_eq!(invoke_error(&mut client, plain(Op::CallTool, "[]")), SendError::Closing);
 }
 
 #[test]
-fn a_notification_is_refused_before_the_handshake_from_the_wrong_end_undeclared_or_too_long() {
+fn a_notification_fails_before_the_handshake_at_the_wrong_end_without_a_capability_if_too_long_or_while_closing() {
     let mut fresh = Scripted::new(server_config());
     assert_eq!(fresh.session.notify(Notice::ToolsChanged, fresh.now), Err(SendError::NotReady));
     let mut client = Scripted::client(with(client_config(), |config| {

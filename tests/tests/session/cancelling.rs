@@ -1,5 +1,5 @@
-//! Cancellation from both ends (Utilities, "Cancellation"; `docs/protocols/mcp.md`, "Cancellation" and
-//! "Transitions of an outgoing call"): the event that is handled first decides, and later frames of the peer are dropped.
+//! Cancellation from both ends (Utilities, "Cancellation"; `docs/protocols/mcp.md`, "Cancellation" and "Transitions of an outgoing call"):
+//! of a response and a cancel, the one that is handled first decides the outcome, and later frames about the call are dropped.
 
 use protocol_core::{
     Answer, Ask, CancelReason, Event, InputFailed, Invoke, Lane, NotLive, Op, Outcome, Progress, RpcError, Sample, Violation,
@@ -8,6 +8,7 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{ENDINGS, call_tool, cancelled, error, json, notification, progress, request, result};
 use testkit::{Pair, Scripted};
 
+/// The error with which a client answers an input request whose call has ended.
 const OVER: &str = r#""error":{"code":-32800,"message":"the call that this belongs to is over"}"#;
 
 fn over(id: u64) -> String {
@@ -100,7 +101,7 @@ fn after_a_cancel_a_late_response_of_any_kind_is_dropped() {
 }
 
 #[test]
-fn the_response_or_the_cancel_decides_the_outcome_if_it_is_handled_first() {
+fn of_a_response_and_a_cancel_the_first_that_is_handled_decides_the_outcome() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
@@ -117,7 +118,7 @@ fn the_response_or_the_cancel_decides_the_outcome_if_it_is_handled_first() {
 }
 
 #[test]
-fn after_a_cancel_crosses_the_response_neither_end_has_a_call() {
+fn after_a_cancel_and_a_response_have_crossed_neither_end_has_a_call() {
     let mut pair = Pair::ready();
     let call = pair.client.call();
     pair.run();

@@ -1,4 +1,5 @@
-//! Partial results: if a call is cut short, the checkpoint of its handler reaches the caller wherever MCP has a place for it.
+//! Partial results: if a call is cut short, the checkpoint of its handler is sent in the result or the error of the call. If configured, it
+//! is also sent with each update (`docs/protocols/mcp.md`, "Partial results").
 
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ fn two_of_three() -> Json {
     partial.checkpoint().unwrap()
 }
 
-/// The members of [`two_of_three`] as text, as they follow a status.
+/// The members of [`two_of_three`] as JSON, without a status.
 const MEMBERS: &str =
     r#""total":3,"processed":1,"failed":1,"remaining":1,"results":[{"id":"a","status":"ok"}],"errors":[{"id":"b","error":"no"}]"#;
 
-/// A server that sends the checkpoint with each update.
+/// The configuration of a server that sends the checkpoint with each update.
 fn sends_checkpoints() -> Config {
     with(server_config(), |config| config.progress.partial_on_progress = true)
 }
@@ -31,6 +32,7 @@ fn store(server: &mut Scripted, id: InboundId, text: &str) {
     server.session.checkpoint(id, json(text)).unwrap();
 }
 
+/// Makes the deadline of the call pass.
 fn pass_deadline(server: &mut Scripted, id: InboundId) {
     server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
 }
@@ -98,14 +100,17 @@ fn a_server_that_closes_returns_the_checkpoint_with_the_status_cancelled() {
 
 #[test]
 fn the_error_of_a_handler_carries_the_checkpoint_with_the_status_failed() {
-    let mut with_its_own = ToolOutput::structured(json("{}"));
-    with_its_own.is_error = true;
+    let mut with_structured_content = ToolOutput::structured(json("{}"));
+    with_structured_content.is_error = true;
     for (reply, body) in [
         (
             Reply::Tool(ToolOutput::error("no")),
             r#""result":{"content":[{"type":"text","text":"no"}],"structuredContent":{"status":"failed","a":1},"isError":true}"#,
         ),
-        (Reply::Tool(with_its_own), r#""result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{},"isError":true}"#),
+        (
+            Reply::Tool(with_structured_content),
+            r#""result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{},"isError":true}"#,
+        ),
         (
             Reply::Error(RpcError::fixed(7, "no")),
             r#""error":{"code":7,"message":"no","data":{"partial":{"status":"failed","a":1}}}"#,
@@ -235,7 +240,7 @@ fn a_call_that_ends_with_a_result_has_no_partial_result() {
 }
 
 #[test]
-fn between_two_sessions_a_cancelled_call_keeps_the_checkpoint_of_its_handler() {
+fn between_two_sessions_a_cancelled_call_ends_with_the_checkpoint_of_the_last_update() {
     let mut pair = Pair::with(client_config(), sends_checkpoints());
     let call = pair.client.call();
     pair.run();

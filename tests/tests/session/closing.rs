@@ -11,12 +11,14 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, initialize, json, ok, progress, request, result};
 use testkit::{Pair, Scripted};
 
-const ASKS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#;
+const ROOTS_REQUEST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#;
 
+/// Ends the input of an end.
 fn eof(end: &mut Scripted) {
     end.session.handle_end(TransportEnd::Eof, end.now);
 }
 
+/// Closes an end with a grace of `millis`.
 fn close(end: &mut Scripted, millis: u64) {
     end.session.close(Close::Graceful { grace: Duration::from_millis(millis) }, end.now);
 }
@@ -64,7 +66,7 @@ fn at_the_end_of_input_inbound_input_requests_are_gone_and_then_outbound_calls_a
     let calls = [client.call(), client.call()];
     client.sent();
     let unsent = client.call();
-    client.frame(ASKS);
+    client.frame(ROOTS_REQUEST);
     let key = client.input_request();
     eof(&mut client);
     let lost = |id| done(id, Outcome::Lost);
@@ -79,12 +81,12 @@ fn at_the_end_of_input_inbound_input_requests_are_gone_and_then_outbound_calls_a
 fn at_the_end_of_input_outbound_input_requests_are_lost_and_their_handlers_can_still_respond() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
-    let left = server.ask(id, Ask::Roots);
+    let polled = server.ask(id, Ask::Roots);
     server.sent();
-    let waits = server.ask(id, Ask::Roots);
+    let queued = server.ask(id, Ask::Roots);
     eof(&mut server);
     let lost = |key| Event::Input { id, key, answer: Err(InputFailed::Lost) };
-    assert_eq!(server.events(), [lost(left), lost(waits)]);
+    assert_eq!(server.events(), [lost(polled), lost(queued)]);
     server.respond(id);
     assert_eq!((server.sent(), server.events()), (vec![ok(1)], vec![Event::Closed(CloseReason::Eof)]));
 }
@@ -164,7 +166,7 @@ fn a_failure_of_the_transport_ends_all_calls_at_once_and_discards_queued_output(
 
     let mut client = Scripted::client(client_config());
     let call = client.call();
-    client.frame(ASKS);
+    client.frame(ROOTS_REQUEST);
     let key = client.input_request();
     client.session.handle_end(TransportEnd::Failed, client.now);
     assert_eq!(client.events(), [Event::InputGone { key }, done(call, Outcome::Lost), Event::Closed(CloseReason::Failed)]);
@@ -224,7 +226,8 @@ fn a_closing_session_refuses_new_requests_new_notifications_and_new_calls() {
 fn when_the_grace_ends_remaining_calls_are_cancelled_and_the_peer_is_notified() {
     let failed_tool =
         r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the server is closing"}],"isError":true}}"#;
-    let other = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the server is closing","data":{"reason":"closing"}}}"#;
+    let failed_prompt =
+        r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the server is closing","data":{"reason":"closing"}}}"#;
     for at_once in [false, true] {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
@@ -243,7 +246,7 @@ fn when_the_grace_ends_remaining_calls_are_cancelled_and_the_peer_is_notified() 
         assert_eq!(server.events(), [closing(id), closing(prompt)]);
         assert_eq!(
             server.sent(),
-            [cancelled(3), failed_tool.to_owned(), other.to_owned()],
+            [cancelled(3), failed_tool.to_owned(), failed_prompt.to_owned()],
             "the cancels of input requests come first"
         );
         assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
@@ -276,7 +279,7 @@ fn when_the_grace_ends_remaining_calls_are_cancelled_and_the_peer_is_notified() 
 #[test]
 fn an_input_request_of_no_call_delays_the_close_until_the_grace_ends_and_is_then_refused() {
     let mut client = Scripted::client(client_config());
-    client.frame(ASKS);
+    client.frame(ROOTS_REQUEST);
     let key = client.input_request();
     close(&mut client, 1_000);
     client.at(999).expect_silence();
@@ -316,7 +319,7 @@ fn a_second_close_can_only_make_the_end_earlier_and_the_first_reason_stays() {
 }
 
 #[test]
-fn a_delayed_response_is_sent_when_the_session_closes_now() {
+fn a_delayed_response_is_sent_when_the_session_closes_at_once() {
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.response_gap = Duration::from_secs(1)));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));

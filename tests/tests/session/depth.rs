@@ -47,7 +47,7 @@ fn too_deep(id: u64, depth: u8, max: u8) -> String {
 #[test]
 fn two_ends_agree_on_each_depth_up_to_three_and_the_fourth_level_is_never_sent() {
     let mut pair = Pair::ready();
-    let (mut parent, mut questions, mut handlers) = (None, Vec::new(), Vec::new());
+    let (mut parent, mut input_requests, mut handlers) = (None, Vec::new(), Vec::new());
     for level in 0..=3 {
         let call = pair.client.invoke(tool(parent));
         pair.run();
@@ -64,12 +64,12 @@ fn two_ends_agree_on_each_depth_up_to_three_and_the_fourth_level_is_never_sent()
         pair.run();
         let (key, of, depth) = asked(&mut pair.client);
         assert_eq!((of, depth), (Some(call), level + 1));
-        questions.push(key);
+        input_requests.push(key);
         parent = Some(key);
     }
     // From the innermost outward, each call is answered, and then the input request that it was made for.
     pair.server.respond(handlers[3]);
-    for (key, handler) in questions.into_iter().zip(handlers).rev() {
+    for (key, handler) in input_requests.into_iter().zip(handlers).rev() {
         pair.run();
         pair.client.session.provide_input(key, Answer::Sample(Sampled::new("a", "m")), pair.client.now).unwrap();
         pair.run();
@@ -83,12 +83,12 @@ fn two_ends_agree_on_each_depth_up_to_three_and_the_fourth_level_is_never_sent()
 #[test]
 fn only_a_depth_above_zero_is_sent_and_a_depth_in_the_parameters_of_the_caller_never_is() {
     let mut pair = Pair::ready();
-    let claims = r#"{"name":"t","_meta":{"protocol-core/samplingDepth":9,"protocol-core/parent":9,"mine":1}}"#;
-    let claiming = |parent: Option<InputKey>| {
-        let call = Invoke::new(Op::CallTool, json(claims)).without_progress().with_timeouts(CallTimeouts::NONE);
+    let params = r#"{"name":"t","_meta":{"protocol-core/samplingDepth":9,"protocol-core/parent":9,"mine":1}}"#;
+    let call_with_depth = |parent: Option<InputKey>| {
+        let call = Invoke::new(Op::CallTool, json(params)).without_progress().with_timeouts(CallTimeouts::NONE);
         parent.into_iter().fold(call, Invoke::with_parent)
     };
-    pair.client.invoke(claiming(None));
+    pair.client.invoke(call_with_depth(None));
     assert!(pair.client.sent()[0].ends_with(r#""params":{"name":"t","_meta":{"mine":1}}}"#));
     pair.client.invoke(tool(None));
     pair.run();
@@ -96,7 +96,7 @@ fn only_a_depth_above_zero_is_sent_and_a_depth_in_the_parameters_of_the_caller_n
     pair.server.ask(id, sample());
     pair.run();
     let (key, ..) = asked(&mut pair.client);
-    pair.client.invoke(claiming(Some(key)));
+    pair.client.invoke(call_with_depth(Some(key)));
     assert!(pair.client.sent()[0].ends_with(r#""params":{"name":"t","_meta":{"mine":1,"protocol-core/samplingDepth":1}}}"#));
 }
 
@@ -132,7 +132,7 @@ fn a_roots_request_of_a_call_that_is_not_nested_is_sent_without_a_depth() {
 
 #[test]
 fn a_server_takes_the_depth_in_a_request_and_the_greatest_one_if_the_value_is_invalid() {
-    for (claim, depth) in [
+    for (given, depth) in [
         ("0", 0),
         ("1", 1),
         ("3", 3),
@@ -145,31 +145,32 @@ fn a_server_takes_the_depth_in_a_request_and_the_greatest_one_if_the_value_is_in
         ("null", 255),
     ] {
         let mut server = Scripted::server(server_config());
-        server.frame(&request(1, "tools/call", &format!(r#"{{"name":"t","_meta":{{"protocol-core/samplingDepth":{claim}}}}}"#)));
+        server.frame(&request(1, "tools/call", &format!(r#"{{"name":"t","_meta":{{"protocol-core/samplingDepth":{given}}}}}"#)));
         let events = server.events();
-        assert!(matches!(events[..], [Event::Request { depth: read, .. }] if read == depth), "{claim}: {events:?}");
+        assert!(matches!(events[..], [Event::Request { depth: read, .. }] if read == depth), "{given}: {events:?}");
     }
 }
 
 #[test]
 fn the_depth_in_a_request_can_raise_and_not_lower_the_depth_that_a_server_infers() {
-    let call = |id: u64, claim: u8| {
-        request(id, "tools/call", &format!(r#"{{"name":"t","_meta":{{"protocol-core/samplingDepth":{claim}}}}}"#))
+    let call = |id: u64, given: u8| {
+        request(id, "tools/call", &format!(r#"{{"name":"t","_meta":{{"protocol-core/samplingDepth":{given}}}}}"#))
     };
     let mut server = Scripted::server(with(server_config(), |config| config.depth.inference = DepthInference::DeepestOpen));
     server.frame(&call(1, 1));
     let outer = server.request();
     server.ask(outer, sample());
-    for (id, claim, depth) in [(2, 0, 2), (3, 1, 2), (4, 2, 2), (5, 3, 3)] {
-        server.frame(&call(id, claim));
+    for (id, given, depth) in [(2, 0, 2), (3, 1, 2), (4, 2, 2), (5, 3, 3)] {
+        server.frame(&call(id, given));
         let events = server.events();
-        assert!(matches!(events[..], [Event::Request { depth: read, .. }] if read == depth), "{claim}: {events:?}");
+        assert!(matches!(events[..], [Event::Request { depth: read, .. }] if read == depth), "{given}: {events:?}");
     }
 }
 
 #[test]
 fn a_client_refuses_the_fourth_level_even_if_the_request_gives_a_smaller_depth() {
-    // The deepest call of the client has depth 3. The sampling request names no call, or an unknown one, and no depth, or a wrong one.
+    // The deepest call of the client has depth 3. The sampling request names no call or an unknown one, and gives no depth, one below 4, or
+    // one above 4.
     for (meta, depth) in [
         ("", 4),
         (r#""protocol-core/samplingDepth":1"#, 4),
@@ -260,8 +261,8 @@ fn only_if_configured_a_call_without_a_depth_is_nested_in_the_deepest_open_sampl
         let (inner, first) = receive(&mut server, 3);
         // Under both policies the depth in a request can raise the depth of its call.
         server.frame(&request(4, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":1}}"#));
-        let claimed = server.request();
-        let deeper = server.ask(if inference == DepthInference::Off { claimed } else { inner }, sample());
+        let raised = server.request();
+        let deeper = server.ask(if inference == DepthInference::Off { raised } else { inner }, sample());
         let second = receive(&mut server, 5).1;
         server.session.abandon_input(outer, server.now).unwrap();
         let third = receive(&mut server, 6).1;

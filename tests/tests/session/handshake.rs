@@ -32,7 +32,7 @@ fn a_call_before_the_handshake_is_held_and_sent_after_it() {
     assert_eq!(sent.len(), 2);
 }
 
-/// Regression: a client took the answer to a handshake request that it had not sent yet.
+/// Regression: a client accepted an answer to a handshake request that it had not sent yet.
 #[test]
 fn an_answer_that_comes_before_the_handshake_request_was_sent_is_a_violation() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
@@ -58,7 +58,7 @@ fn a_held_call_that_needs_an_undeclared_capability_is_invalid_and_never_sent() {
 }
 
 #[test]
-fn a_server_answers_with_the_revision_of_the_client_if_it_supports_it_or_else_with_its_newest() {
+fn a_server_answers_with_the_revision_of_the_client_if_supported_or_else_with_its_own_newest() {
     for (asked, answered) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
@@ -89,7 +89,7 @@ fn a_client_closes_if_the_server_answers_with_a_revision_that_the_client_does_no
 }
 
 #[test]
-fn a_client_closes_if_its_handshake_is_refused_or_its_result_is_malformed() {
+fn a_client_closes_if_its_handshake_is_refused_or_gets_a_malformed_result() {
     let mut client = Scripted::new(client_config());
     client.drain().frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
     let why = RpcError::new(-32602, "license expired");
@@ -106,7 +106,7 @@ fn a_client_closes_if_its_handshake_is_refused_or_its_result_is_malformed() {
 }
 
 #[test]
-fn a_handshake_that_times_out_closes_both_ends_without_a_cancel() {
+fn an_end_whose_handshake_times_out_closes_without_a_cancel() {
     let mut client = Scripted::new(client_config());
     client.sent();
     client.at(9_999);

@@ -20,7 +20,7 @@ const CALLS: &str = "tools/call tools/list prompts/get prompts/list resources/re
                      resources/subscribe resources/unsubscribe completion/complete logging/setLevel";
 
 /// Requests that only servers make.
-const QUESTIONS: &str = "sampling/createMessage elicitation/create roots/list";
+const INPUT_REQUESTS: &str = "sampling/createMessage elicitation/create roots/list";
 
 /// Notifications that only clients send.
 const FROM_CLIENTS: &str = "notifications/initialized notifications/roots/list_changed";
@@ -32,7 +32,7 @@ const FROM_SERVERS: &str = "notifications/message notifications/tools/list_chang
 /// Values of each type of JSON.
 pub(super) const VALUES: [&str; 8] = ["null", "true", "1", "-1", "1.5", r#""x""#, "[]", "{}"];
 
-/// Those of [`VALUES`] that do not begin with a byte of `right`: `wrong("{")` are all values but objects.
+/// Those of [`VALUES`] that do not begin with a byte of `right`: `wrong("{")` returns all values but objects.
 pub(super) fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
     VALUES.into_iter().filter(move |value| !right.contains(&value[..1]))
 }
@@ -68,7 +68,8 @@ impl Victim {
         Self { end, running, answers }
     }
 
-    /// Servers in each phase of the handshake, and a server that speaks both eras and serves a stateless request.
+    /// Servers in each phase of the handshake, and a server of both eras that serves a stateless request. The last one serves a call after
+    /// the handshake.
     fn servers() -> Vec<Self> {
         let mut answered = Scripted::new(server_config());
         answered.frame(&initialize(0, "2025-11-25", "{}"));
@@ -91,7 +92,7 @@ impl Victim {
         Self::new(server, Running::Served(call, response), Answers::All)
     }
 
-    /// Clients that make a handshake, or have made one.
+    /// A client that waits for the answer to its handshake, and one that has made a call after it.
     fn clients() -> Vec<Self> {
         let mut ready = Scripted::client(client_config());
         ready.call();
@@ -156,6 +157,7 @@ fn refused(frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
     refused_by(Victim::all(), frame, rule, answer);
 }
 
+/// [`refused`], by the given ends alone.
 #[track_caller]
 fn refused_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
     let frame = frame.into();
@@ -169,6 +171,7 @@ fn refused_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<Bytes>
     }
 }
 
+/// An error reply without an id.
 fn without_id(code: i64, rule: Violation) -> String {
     format!(r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":"{rule}"}}}}"#)
 }
@@ -241,7 +244,7 @@ fn a_frame_that_is_not_utf_8_is_invalid_json() {
 }
 
 #[test]
-fn a_truncated_message_is_no_message() {
+fn a_truncated_message_is_invalid_json() {
     for frame in [
         request(7, "tools/call", r#"{"name":"t","arguments":{"a":[1.5e3,"\u00e9é",null]},"_meta":{"progressToken":"x"}}"#),
         progress(2, 1.0),
@@ -456,7 +459,8 @@ fn a_line_of_64_mib_is_refused_without_parsing() {
 
 #[test]
 fn a_notification_is_never_answered_and_never_served() {
-    let methods = [CALLS, QUESTIONS, FROM_CLIENTS, FROM_SERVERS, "initialize ping notifications/cancelled notifications/progress"];
+    let methods =
+        [CALLS, INPUT_REQUESTS, FROM_CLIENTS, FROM_SERVERS, "initialize ping notifications/cancelled notifications/progress"];
     let others = ["", "\\u0000", "rpc.discover", "notifications/elicitation/complete", "notifications/tasks/status"];
     let params = [
         "",
@@ -511,7 +515,7 @@ fn a_response_to_nothing_is_reported_and_never_answered() {
 fn a_request_to_the_wrong_end_is_not_found_and_a_notification_to_it_is_ignored() {
     let not_found = |method: &str| error(7, -32601, &format!("method not found: {method}"));
     for (mut end, methods, notifications) in [
-        (Scripted::server(server_config()), QUESTIONS, FROM_SERVERS),
+        (Scripted::server(server_config()), INPUT_REQUESTS, FROM_SERVERS),
         (Scripted::client(client_config()), &format!("initialize {CALLS}"), FROM_CLIENTS),
     ] {
         for method in methods.split(' ') {
@@ -551,7 +555,7 @@ fn meta_or_a_progress_token_of_the_wrong_type_is_refused_for_every_method() {
     let server = |method| (Victim::servers().pop().unwrap(), method);
     let client = |method| (Victim::clients().pop().unwrap(), method);
     let servers = CALLS.split(' ').chain(["initialize", "ping"]).map(server);
-    for (mut victim, method) in servers.chain(QUESTIONS.split(' ').chain(["ping"]).map(client)) {
+    for (mut victim, method) in servers.chain(INPUT_REQUESTS.split(' ').chain(["ping"]).map(client)) {
         for meta in wrong("{") {
             victim.end.frame(&request(7, method, &format!(r#"{{"_meta":{meta}}}"#)));
             assert_eq!(victim.end.sent(), [error(7, -32602, "_meta must be an object")], "{method} {meta}");
@@ -624,22 +628,22 @@ fn a_required_member_of_the_wrong_type_is_refused_and_other_members_are_passed_o
 
 #[test]
 fn a_handshake_with_a_member_of_the_wrong_type_is_refused_and_can_be_repeated() {
-    let greeting = |version: &str, capabilities: &str, info: &str| {
+    let handshake = |version: &str, capabilities: &str, info: &str| {
         request(7, "initialize", &format!(r#"{{"protocolVersion":{version},"capabilities":{capabilities},"clientInfo":{info}}}"#))
     };
     let (version, capabilities, info) = (r#""2025-11-25""#, "{}", r#"{"name":"c","version":"1"}"#);
     let identity = "clientInfo must be an object with a name and a version";
     let mut cases = Vec::new();
-    cases.extend(wrong("\"").map(|value| (greeting(value, capabilities, info), "protocolVersion must be text")));
-    cases.extend(wrong("{").map(|value| (greeting(version, value, info), "capabilities must be an object")));
-    cases.extend(wrong("{").map(|value| (greeting(version, capabilities, value), identity)));
+    cases.extend(wrong("\"").map(|value| (handshake(value, capabilities, info), "protocolVersion must be text")));
+    cases.extend(wrong("{").map(|value| (handshake(version, value, info), "capabilities must be an object")));
+    cases.extend(wrong("{").map(|value| (handshake(version, capabilities, value), identity)));
     for field in ["name", "version"] {
         let other = if field == "name" { "version" } else { "name" };
         cases.extend(
             wrong("\"")
-                .map(|value| (greeting(version, capabilities, &format!(r#"{{"{field}":{value},"{other}":"x"}}"#)), identity)),
+                .map(|value| (handshake(version, capabilities, &format!(r#"{{"{field}":{value},"{other}":"x"}}"#)), identity)),
         );
-        cases.push((greeting(version, capabilities, &format!(r#"{{"{other}":"x"}}"#)), identity));
+        cases.push((handshake(version, capabilities, &format!(r#"{{"{other}":"x"}}"#)), identity));
     }
     let mut server = Scripted::new(server_config());
     for (frame, why) in cases {
@@ -649,7 +653,7 @@ fn a_handshake_with_a_member_of_the_wrong_type_is_refused_and_can_be_repeated() 
     // Other members may have any value. A capability is declared only if its member is an object.
     for value in VALUES {
         let mut server = Scripted::new(server_config());
-        server.frame(&greeting(
+        server.frame(&handshake(
             version,
             &format!(r#"{{"sampling":{value},"elicitation":{value},"roots":{value},"experimental":{value},"x":{value}}}"#),
             &format!(r#"{{"name":"c","version":"1","title":{value},"icons":{value}}}"#),
@@ -804,7 +808,7 @@ fn an_answer_to_an_input_request_with_a_member_of_the_wrong_type_is_invalid() {
     }
 }
 
-// ---- In bulk ----
+// ---- Many frames, and large ones ----
 
 #[test]
 fn a_session_survives_the_change_of_any_byte() {
@@ -829,7 +833,7 @@ fn a_session_survives_the_change_of_any_byte() {
     let bytes = *b"\0 \n\"\\{}[]:,.-+0179eEnut\x7f\x80\xc3\xff";
     for frame in &frames {
         for mut victim in Victim::all() {
-            let mut hand_in = |frame: Vec<u8>| {
+            let mut pass = |frame: Vec<u8>| {
                 let shown = String::from_utf8_lossy(&frame).into_owned();
                 victim.end.session.handle_frame(frame.into(), Lane::CHANNEL, victim.end.now).unwrap();
                 for answer in victim.end.sent() {
@@ -841,13 +845,13 @@ fn a_session_survives_the_change_of_any_byte() {
                 for byte in bytes {
                     let mut changed = frame.clone().into_bytes();
                     changed[place] = byte;
-                    hand_in(changed.clone());
+                    pass(changed.clone());
                     changed.insert(place, byte);
-                    hand_in(changed);
+                    pass(changed);
                 }
                 let mut shorter = frame.clone().into_bytes();
                 shorter.remove(place);
-                hand_in(shorter);
+                pass(shorter);
             }
             if victim.end.session.config().era != mcp::Era::Modern {
                 victim.end.frame(&request(1000, "ping", "{}"));
@@ -875,6 +879,7 @@ fn g5_ten_thousand_invalid_frames_change_only_counters() {
     }
 }
 
+/// Measures real time, with a wide margin: a check that is quadratic would take far longer.
 #[test]
 fn checking_a_form_with_many_required_fields_or_defaults_takes_time_proportional_to_its_length() {
     const COUNT: usize = 10_000;
@@ -901,6 +906,8 @@ fn checking_a_form_with_many_required_fields_or_defaults_takes_time_proportional
         assert!(took < plain * 10 + Duration::from_secs(1), "{name}: {took:?}, and {plain:?} for as many plain fields");
     }
 }
+
+// ---- Unusual text ----
 
 #[test]
 fn the_message_of_an_error_may_be_any_text() {

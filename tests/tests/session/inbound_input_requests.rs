@@ -11,16 +11,19 @@ use testkit::scripted::{cancelled, json, request, result};
 const SAMPLING: &str = "sampling/createMessage";
 const ELICITATION: &str = "elicitation/create";
 const ROOTS: &str = "roots/list";
+/// The capabilities of the server.
 const SERVER: &str = r#"{"tools":{}}"#;
 
+/// Parameters of an elicitation.
 const FORM: &str = r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
 
-/// Parameters of a sampling request. `meta` are more members of them, with a comma before each.
-fn sample(meta: &str) -> String {
-    format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"?"}}}}],"maxTokens":5{meta}}}"#)
+/// Parameters of a sampling request. `members` are further members of them, with a comma before each.
+fn sample(members: &str) -> String {
+    format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"?"}}}}],"maxTokens":5{members}}}"#)
 }
 
-fn invalid_params(frames: &[String]) -> bool {
+/// Returns `true` if the only frame refuses the parameters of request 7.
+fn refuses_params(frames: &[String]) -> bool {
     matches!(frames, [frame] if frame.starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":""#))
 }
 
@@ -41,7 +44,7 @@ fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bo
     let (sent, events) = (client.sent(), client.events());
     match &events[..] {
         [Event::InputRequested { .. }] => assert_eq!(sent, Vec::<String>::new(), "{params}"),
-        [Event::Violation(Violation::InvalidParams)] => assert!(invalid_params(&sent), "{params}: {sent:?}"),
+        [Event::Violation(Violation::InvalidParams)] => assert!(refuses_params(&sent), "{params}: {sent:?}"),
         _ => panic!("{params}: {events:?}"),
     }
     sent.is_empty()
@@ -129,11 +132,11 @@ fn an_undeclared_input_request_is_refused_as_an_unknown_method() {
 
 #[test]
 fn elicitation_is_accepted_from_revision_2025_06_18_on() {
-    for (revision, there) in [("2024-11-05", false), ("2025-03-26", false), ("2025-06-18", true), ("2025-11-25", true)] {
+    for (revision, is_known) in [("2024-11-05", false), ("2025-03-26", false), ("2025-06-18", true), ("2025-11-25", true)] {
         let mut client = Scripted::client_at(client_config(), revision, SERVER);
         client.frame(&request(7, ELICITATION, FORM));
-        assert_eq!(client.sent().is_empty(), there, "{revision}");
-        assert_eq!(client.violations().is_empty(), there, "{revision}");
+        assert_eq!(client.sent().is_empty(), is_known, "{revision}");
+        assert_eq!(client.violations().is_empty(), is_known, "{revision}");
     }
 }
 
@@ -222,6 +225,7 @@ fn a_form_needs_a_message_and_a_flat_object_as_its_schema() {
 
 #[test]
 fn the_fields_of_a_form_are_the_primitives_of_its_revision() {
+    // Accepted in 2025-06-18, and in 2025-11-25.
     const BOTH: [bool; 2] = [true, true];
     const NEWEST: [bool; 2] = [false, true];
     const NEITHER: [bool; 2] = [false, false];
@@ -439,8 +443,9 @@ fn every_use_of_a_tool_must_be_answered_in_the_next_message_which_has_only_answe
 
 // ---- The call of an input request ----
 
-fn parent_of(client: &mut Scripted, meta: &str) -> Option<OutboundId> {
-    client.frame(&request(77, ROOTS, meta));
+/// The call of a roots request with the parameters `params`. The request is cancelled at once.
+fn parent_of(client: &mut Scripted, params: &str) -> Option<OutboundId> {
+    client.frame(&request(77, ROOTS, params));
     let events = client.events();
     client.frame(&cancelled(77)).drain();
     match events.last() {
@@ -483,16 +488,16 @@ fn neither_a_ping_nor_an_unsent_call_can_be_the_parent_of_an_input_request() {
 
 #[test]
 fn g12_the_depth_in_a_request_can_only_raise_its_depth_and_an_invalid_one_counts_as_the_greatest() {
-    for (claim, depth) in
+    for (given, depth) in
         [("0", Some(1)), ("1", Some(1)), ("2", Some(2)), ("3", Some(3)), ("4", None), ("255", None), ("256", None)]
             .into_iter()
             .chain(["-1", "1.0", "\"1\"", "null", "[]"].map(|nonsense| (nonsense, None)))
     {
         let mut client = Scripted::client(client_config());
-        client.frame(&request(7, SAMPLING, &sample(&format!(r#","_meta":{{"protocol-core/samplingDepth":{claim}}}"#))));
+        client.frame(&request(7, SAMPLING, &sample(&format!(r#","_meta":{{"protocol-core/samplingDepth":{given}}}"#))));
         match depth {
-            Some(depth) => assert_eq!(asked(&mut client).2, depth, "{claim}"),
-            None => assert_eq!(client.violations(), [Violation::SamplingTooDeep], "{claim}"),
+            Some(depth) => assert_eq!(asked(&mut client).2, depth, "{given}"),
+            None => assert_eq!(client.violations(), [Violation::SamplingTooDeep], "{given}"),
         }
     }
 }
