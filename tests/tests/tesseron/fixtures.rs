@@ -1,4 +1,4 @@
-//! The fixtures of upstream Tesseron and those of this project, run against both ends, and a check that each one fails if its rule is
+//! The fixtures of upstream Tesseron and those of this project, run against both ends, and checks that each fixture fails if its rule is
 //! broken.
 
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn fixture(id: &str) -> Fixture {
     all().find(|fixture| fixture.id == id).unwrap_or_else(|| panic!("there is no fixture {id}"))
 }
 
-/// The results of all fixtures that do not pass.
+/// The fixtures that do not pass, each with its result.
 fn not_passed(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -> Result<Outcome, Failure>) -> Vec<String> {
     fixtures
         .map(|fixture| (described(play(&fixture)), fixture.id))
@@ -33,7 +33,7 @@ fn not_passed(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -
 }
 
 #[test]
-fn all_twelve_upstream_fixtures_pass_on_a_bare_session() {
+fn all_twelve_upstream_fixtures_pass_for_an_app_without_an_endpoint() {
     assert_eq!(load("tesseron").len(), 12);
     assert_eq!(not_passed(load("tesseron").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world))), [""; 0]);
 }
@@ -61,7 +61,7 @@ fn every_fixture_passes_for_a_gateway_except_those_that_need_a_misbehaving_gatew
 
 // ---- A fixture fails if its rule is broken ----
 
-/// The numbers and the patterns of the steps of one kind.
+/// The steps of one kind: the number of each step, and its pattern.
 fn frames(fixture: &Fixture, pattern_of: fn(&StepKind) -> Option<&Value>) -> Vec<(usize, &Value)> {
     fixture.steps.iter().enumerate().filter_map(|(index, step)| pattern_of(&step.kind).map(|frame| (index, frame))).collect()
 }
@@ -76,6 +76,7 @@ fn sent(fixture: &Fixture) -> Vec<(usize, &Value)> {
     frames(fixture, |kind| if let StepKind::Send(frame) = kind { Some(frame) } else { None })
 }
 
+/// Runs a fixture against an app whose frames pass a saboteur, which commits `deed`.
 fn sabotaged(fixture: &Fixture, deed: Deed) -> Result<Outcome, Failure> {
     run(fixture, &mut Saboteur::new(ScriptedApp::new(&fixture.world), deed))
 }
@@ -141,7 +142,7 @@ fn an_app_that_sends_an_extra_frame_or_does_not_close_fails_at_that_step() {
             let before = received(&fixture).into_iter().filter(|(index, _)| *index < step).count();
             let deeds = match kind {
                 StepKind::ExpectSilence(method) => vec![Deed::Adds(before, json!({"jsonrpc": "2.0", "method": method}))],
-                // A second hello, which the note at this step of handshake/protocol-major-mismatch forbids.
+                // The app must not send a second hello either: the note in handshake/protocol-major-mismatch forbids it.
                 StepKind::ExpectClosed => {
                     vec![
                         Deed::StaysOpen(before),
@@ -180,7 +181,7 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         ("actions/invoke-success", 3, App(|world| world.actions[0].returns = json!({"sum": 4}))),
         // The app runs an action that was not declared.
         ("actions/not-found", 3, App(|world| world.actions[0].name = "subtract".to_owned())),
-        // Its progress falls.
+        // The progress of the app falls.
         ("actions/progress-monotonic", 4, App(|world| world.actions[0].progress.swap(1, 2))),
         ("elicitation/confirm-decline-is-false", 5, By(Deed::changes_received(2, set("/result/action", json!("accept"))))),
         ("handshake/hello-declares-manifest", 0, App(|world| world.resources[0].subscribable = false)),
@@ -203,13 +204,13 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         ("actions/cancel-while-validating", 4, By(Deed::Ignores(2))),
         // The handler is started before the cancel, since the check takes no time. This shows after the last step.
         ("actions/cancel-while-validating", 6, App(|world| world.actions[0].validates_for_ms = 0)),
-        // A cancel that comes too early is kept for a later invocation with that id.
+        // The app keeps a cancel that comes before its invocation: the saboteur delivers the cancel after the invocation.
         ("actions/cancel-of-nothing", 4, By(Deed::Delays(1))),
         // The action returns at once, so its result comes instead of the error of the deadline.
         ("actions/timeout-is-answered", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
         ("actions/progress-backwards", 4, By(Deed::changes_sent(2, |frame| frame["params"]["percent"] = json!(20)))),
         ("actions/name-in-use", 4, By(Deed::Ignores(2))),
-        // The app goes on as if the input request had been answered.
+        // The app goes on as if the refused input request had been answered.
         (
             "sampling/depth",
             12,
@@ -278,9 +279,9 @@ fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
 
 // ---- The same for the gateway ----
 
-/// For each frame that the fixture sends, and that the gateway must therefore send: its number among all frames of the gateway, the number
-/// of its step, and the frame. If the fixture has no `tesseron/claimed`, the gateway sends one before its first call, so the numbers from
-/// that call on are greater by one.
+/// The frames that the gateway must send, which are those that the fixture sends. Each has its number among all frames of the gateway, and
+/// the number of its step. If the fixture has no `tesseron/claimed`, the gateway sends this frame before its first call, so all later
+/// numbers of frames are greater by one.
 fn frames_of_gateway(fixture: &Fixture) -> Vec<(usize, usize, Value)> {
     let sent = sent(fixture);
     let claims = sent.iter().any(|(_, frame)| frame["method"] == "tesseron/claimed");
@@ -300,7 +301,7 @@ fn a_gateway_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
         for (nth, step, pattern) in frames_of_gateway(&fixture) {
             let is_request = pattern.get("method").is_some();
             for (path, change) in breaches(&pattern) {
-                // A gateway chooses its ids and the texts of its errors.
+                // A gateway chooses its ids and the texts of its errors, so other ids and texts are not wrong.
                 if path == "error.message"
                     || is_request && (path == "id" || path == "params.invocationId" && pattern.get("id").is_some())
                 {
@@ -327,7 +328,7 @@ fn a_gateway_that_omits_a_frame_fails_at_that_frame() {
 }
 
 #[test]
-fn a_gateway_that_ignores_a_frame_fails_at_that_frame_unless_its_call_is_cancelled() {
+fn a_gateway_that_ignores_a_frame_fails_unless_the_frame_is_the_reply_to_a_cancelled_call() {
     for fixture in of_gateways() {
         for (nth, (step, pattern)) in received(&fixture).into_iter().enumerate() {
             if pattern["error"]["code"] == -32001 {
@@ -469,14 +470,14 @@ mod over_sockets {
 
     use super::not_passed;
 
-    /// A fixture that is skipped over both bindings.
+    /// The results of the two fixtures that are skipped over both bindings.
     const ROGUE_APP: &str = "elicitation/schema-matrix-at-the-gateway: skipped for want of rogue-app";
-    const TOO_LONG: &str = "actions/timeout-is-answered: skipped for want of virtual-time";
+    const VIRTUAL_TIME: &str = "actions/timeout-is-answered: skipped for want of virtual-time";
 
     fn over_unix<A: Adapter>() {
         assert_eq!(not_passed(load("tesseron").into_iter(), |fixture| run_bound::<A>(fixture, Binding::Unix)), [""; 0]);
         let not_passed = not_passed(load("ours").into_iter(), |fixture| run_bound::<A>(fixture, Binding::Unix));
-        assert_eq!(not_passed, [TOO_LONG, ROGUE_APP, "handshake/bind-in-time: skipped for want of virtual-time"]);
+        assert_eq!(not_passed, [VIRTUAL_TIME, ROGUE_APP, "handshake/bind-in-time: skipped for want of virtual-time"]);
     }
 
     fn over_a_web_socket<A: Adapter>() {
@@ -492,7 +493,7 @@ mod over_sockets {
             "bind-wrong-code",
         ];
         let binds = binds.map(|id| format!("handshake/{id}: skipped for want of bind"));
-        assert_eq!(not_passed[..2], [TOO_LONG, ROGUE_APP]);
+        assert_eq!(not_passed[..2], [VIRTUAL_TIME, ROGUE_APP]);
         assert_eq!(not_passed[2..], binds);
     }
 

@@ -1,5 +1,5 @@
-//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures. In names of tests, `item` or `bug` and a
-//! number cite a rule or a fault (`docs/protocols/tesseron.md`, "Former numbers"), and `g` and a number a guarantee of
+//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures. In the name of a test, `item_34`, `bug_6`
+//! or `observed_30` cites a rule or a fault by its number in `docs/protocols/tesseron.md`, "Former numbers". `g7` cites a guarantee of
 //! [`protocol_core::Session`].
 
 mod app;
