@@ -1,4 +1,4 @@
-//! Storms over a bridge with one agent and up to three apps at a time: random steps, valid and invalid, with a check of all invariants after
+//! Storms over a bridge with one agent and up to four apps at a time: random steps, valid and invalid, with a check of all invariants after
 //! each step. A storm is a pure function of its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,22 +14,22 @@ use tests::bridge::{
 
 /// A request of the agent that is not answered yet.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenRequest {
     /// The last value of its progress.
     last: Option<f64>,
-    /// `true` if the agent has cancelled the request. Frames that were already queued for the request may still come.
-    given_up: bool,
-    /// `true` if progress has come since the cancel.
-    late: bool,
+    /// `true` if the agent has cancelled the request. A response that was already queued may still come, with progress before it.
+    cancelled: bool,
+    /// `true` if progress has come since the cancel. If no response follows, this is a bug.
+    progress_after_cancel: bool,
 }
 
-/// The state of an app at its own end.
+/// The state of an app, as the app itself records it.
 #[derive(Debug, Default)]
-struct Known {
+struct AppState {
     id: &'static str,
     calls: Vec<Invoked>,
-    /// Calls that the gateway has cancelled.
-    stopped: BTreeSet<String>,
+    /// The invocation ids of calls that the gateway has cancelled.
+    cancels: BTreeSet<String>,
     /// Open requests of the gateway other than calls.
     others: Vec<Value>,
     /// The ids of the app's open input requests.
@@ -42,18 +42,18 @@ struct Known {
 struct Storm {
     rig: Rig,
     rng: Rng,
-    next: u64,
-    /// Requests of the agent by their ids.
-    open: BTreeMap<u64, Open>,
+    last_id: u64,
+    /// The open requests of the agent, by their ids.
+    open: BTreeMap<u64, OpenRequest>,
     /// Open input requests to the agent, by their ids.
     input_requests: BTreeMap<u64, &'static str>,
     /// The ids of input requests that the agent has answered.
     answered: BTreeSet<u64>,
-    apps: Vec<Known>,
+    apps: Vec<AppState>,
     /// The app ids, session ids and resume tokens of apps that have disconnected.
     left: Vec<(&'static str, String, String)>,
     /// Every invocation id and every request id that the gateway has used.
-    names: BTreeSet<String>,
+    used_ids: BTreeSet<String>,
     /// Counts of responses, progress, input requests and lost apps, to check that a storm is not idle.
     seen: BTreeMap<&'static str, u64>,
     stalled: BTreeSet<Leg>,
@@ -73,21 +73,21 @@ impl Storm {
         Self {
             rig: Rig::with(config),
             rng: Rng::new(seed),
-            next: 1,
+            last_id: 1,
             open: BTreeMap::new(),
             input_requests: BTreeMap::new(),
             answered: BTreeSet::new(),
             apps: Vec::new(),
             left: Vec::new(),
-            names: BTreeSet::new(),
+            used_ids: BTreeSet::new(),
             seen: BTreeMap::new(),
             stalled: BTreeSet::new(),
         }
     }
 
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
     }
 
     fn count(&mut self, what: &'static str) {
@@ -100,8 +100,9 @@ impl Storm {
         self.rng.pick(&alive)
     }
 
+    /// A random open request that the agent has not cancelled, if there is one.
     fn some_open(&mut self) -> Option<u64> {
-        let open: Vec<u64> = self.open.iter().filter(|(_, open)| !open.given_up).map(|(id, _)| *id).collect();
+        let open: Vec<u64> = self.open.iter().filter(|(_, open)| !open.cancelled).map(|(id, _)| *id).collect();
         self.rng.pick(&open)
     }
 
@@ -111,16 +112,16 @@ impl Storm {
         match self.rng.below(24) {
             0..=4 => self.agent_calls(),
             5 => self.agent_cancels(),
-            6..=7 => self.agent_answers(),
-            8 => self.agent_does_something_else(),
-            9..=11 => self.app_reports(),
-            12..=14 => self.app_answers(),
-            15..=16 => self.app_asks(),
-            17 => self.app_tells(),
+            6..=7 => self.agent_answers_input_request(),
+            8 => self.agent_makes_another_request(),
+            9..=11 => self.app_reports_progress(),
+            12..=14 => self.app_responds(),
+            15..=16 => self.app_requests_input(),
+            17 => self.app_notifies(),
             18 => self.app_misbehaves(),
-            19 => self.app_leaves(),
-            20 => self.app_comes(),
-            21 => self.legs_stall(),
+            19 => self.app_disconnects(),
+            20 => self.app_connects(),
+            21 => self.a_leg_stalls_or_reads_again(),
             _ => {
                 let millis = [1, 50, 700, 6_000][self.rng.below(4)];
                 self.rig.later(millis);
@@ -131,7 +132,7 @@ impl Storm {
     }
 
     fn agent_calls(&mut self) {
-        let id = self.number();
+        let id = self.next_id();
         let app = IDS[self.rng.below(IDS.len())];
         let text = match self.rng.below(10) {
             0 => request(id, "resources/read", &json!({"uri": format!("tesseron://{app}/balance")}).to_string()),
@@ -140,7 +141,7 @@ impl Storm {
             3 => call_tool(&id.to_string(), "tesseron__invoke_action", &json!({"app_id": app, "action": "t"}).to_string(), None),
             _ => call_tool(&id.to_string(), &format!("{app}__t"), "{}", Some(&id.to_string())),
         };
-        self.open.insert(id, Open::default());
+        self.open.insert(id, OpenRequest::default());
         self.rig.agent(&text);
     }
 
@@ -148,13 +149,13 @@ impl Storm {
         if self.rng.chance(64) {
             self.rig.agent(&cancelled(999_999_999));
         } else if let Some(id) = self.some_open().filter(|_| self.rig.unread(Leg::Agent) == 0) {
-            self.open.get_mut(&id).expect("it is open").given_up = true;
+            self.open.get_mut(&id).expect("it is open").cancelled = true;
             self.rig.agent(&cancelled(id));
             self.count("cancel");
         }
     }
 
-    fn agent_answers(&mut self) {
+    fn agent_answers_input_request(&mut self) {
         let open: Vec<u64> = self.input_requests.keys().copied().collect();
         let Some(id) = self.rng.pick(&open) else { return };
         let method = self.input_requests.remove(&id);
@@ -169,8 +170,8 @@ impl Storm {
         self.rig.agent(&frame);
     }
 
-    fn agent_does_something_else(&mut self) {
-        let id = self.number();
+    fn agent_makes_another_request(&mut self) {
+        let id = self.next_id();
         let text = match self.rng.below(7) {
             0 => request(id, "tools/list", "{}"),
             1 => request(id, "resources/list", "{}"),
@@ -187,7 +188,7 @@ impl Storm {
                 call_tool(&id.to_string(), "tesseron__claim_session", &json!({"code": code}).to_string(), None)
             }
         };
-        self.open.insert(id, Open::default());
+        self.open.insert(id, OpenRequest::default());
         self.rig.agent(&text);
         let claims = self.rig.untaken_events.iter().filter_map(|event| match event {
             BridgeEvent::ClaimWanted { claim, .. } => Some(*claim),
@@ -203,7 +204,7 @@ impl Storm {
         self.apps[app].calls.get(at).cloned()
     }
 
-    fn app_reports(&mut self) {
+    fn app_reports_progress(&mut self) {
         let Some(app) = self.some_app() else { return };
         let Some(call) = self.some_call(app) else { return };
         for _ in 0..=self.rng.below(4) {
@@ -218,7 +219,7 @@ impl Storm {
         }
     }
 
-    fn app_answers(&mut self) {
+    fn app_responds(&mut self) {
         let Some(app) = self.some_app() else { return };
         if let Some(other) = self.apps[app].others.pop() {
             let frame = match self.rng.below(3) {
@@ -241,16 +242,16 @@ impl Storm {
         }
     }
 
-    fn app_asks(&mut self) {
+    fn app_requests_input(&mut self) {
         let Some(app) = self.some_app() else { return };
         let Some(call) = self.some_call(app) else { return };
-        let id = self.number();
+        let id = self.next_id();
         let frame = if self.rng.chance(128) { call.sample(id) } else { call.confirm(id) };
         self.apps[app].asked.insert(id);
         self.rig.app(app, &frame);
     }
 
-    fn app_tells(&mut self) {
+    fn app_notifies(&mut self) {
         let Some(app) = self.some_app() else { return };
         let subscription = self.apps[app].subscriptions.last().cloned().unwrap_or_else(|| String::from("sub_x"));
         let frame = match self.rng.below(4) {
@@ -266,8 +267,8 @@ impl Storm {
 
     fn app_misbehaves(&mut self) {
         let Some(app) = self.some_app() else { return };
-        let foreign = self.apps.iter().flat_map(|known| known.calls.iter()).next().cloned();
-        let id = self.number();
+        let foreign = self.apps.iter().flat_map(|state| state.calls.iter()).next().cloned();
+        let id = self.next_id();
         let frame = match self.rng.below(9) {
             0 => String::from("{"),
             1 => String::from(r#"{"jsonrpc":"2.0","method":"actions/progress"}"#),
@@ -287,7 +288,7 @@ impl Storm {
         self.rig.app(app, &frame);
     }
 
-    fn app_leaves(&mut self) {
+    fn app_disconnects(&mut self) {
         let Some(app) = self.some_app() else { return };
         if !self.rng.chance(100) {
             return;
@@ -303,33 +304,33 @@ impl Storm {
         };
     }
 
-    fn app_comes(&mut self) {
-        if self.apps.iter().filter(|known| !known.gone).count() >= 4 || self.rig.bridge.is_closed(Leg::Agent) {
+    fn app_connects(&mut self) {
+        if self.apps.iter().filter(|state| !state.gone).count() >= 4 || self.rig.bridge.is_closed(Leg::Agent) {
             return;
         }
         let Ok(channel) = self.rig.bridge.open(self.rig.now) else { return };
         let app = self.rig.seat(channel, None);
-        let mut known = Known { id: IDS[self.rng.below(IDS.len())], ..Known::default() };
+        let mut state = AppState { id: IDS[self.rng.below(IDS.len())], ..AppState::default() };
         let at = self.rng.below(self.left.len());
         let frame = match self.left.get(at).cloned() {
             Some((id, session, token)) if self.rng.chance(160) => {
-                known.id = id;
+                state.id = id;
                 resume(id, &session, &token)
             }
-            _ => hello(known.id, ACTIONS, RESOURCES),
+            _ => hello(state.id, ACTIONS, RESOURCES),
         };
-        self.apps.push(known);
+        self.apps.push(state);
         self.rig.app(app, &frame);
         self.check_invariants();
         if let (Some(code), false) = (self.rig.apps[app].code.clone(), self.rng.chance(32)) {
-            let id = self.number();
-            self.open.insert(id, Open::default());
+            let id = self.next_id();
+            self.open.insert(id, OpenRequest::default());
             let arguments = json!({"code": code}).to_string();
             self.rig.agent(&call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
         }
     }
 
-    fn legs_stall(&mut self) {
+    fn a_leg_stalls_or_reads_again(&mut self) {
         let legs: Vec<Leg> = self.rig.legs();
         let Some(leg) = self.rng.pick(&legs) else { return };
         if self.stalled.remove(&leg) {
@@ -345,11 +346,11 @@ impl Storm {
     fn check_invariants(&mut self) {
         for app in 0..self.apps.len() {
             for text in self.rig.app_received(app) {
-                self.app_hears(app, &text);
+                self.app_receives(app, &text);
             }
         }
         for text in self.rig.agent_received() {
-            self.agent_hears(&text);
+            self.agent_receives(&text);
         }
         for event in self.rig.events() {
             if let BridgeEvent::AppClosed { channel, .. } = event {
@@ -372,7 +373,7 @@ impl Storm {
         }
         if !self.stalled.contains(&Leg::Agent) && self.rig.unread(Leg::Agent) == 0 && !self.rig.bridge.is_closed(Leg::Agent) {
             let stats = self.rig.stats(Leg::Agent);
-            let waiting = self.open.values().filter(|open| !open.given_up).count();
+            let waiting = self.open.values().filter(|open| !open.cancelled).count();
             assert_eq!(stats.inbound_calls, waiting, "the running calls are those that the agent waits for");
             assert_eq!(
                 stats.exchanges_out,
@@ -383,7 +384,7 @@ impl Storm {
         }
     }
 
-    fn agent_hears(&mut self, text: &str) {
+    fn agent_receives(&mut self, text: &str) {
         let frame = value(text);
         let id = frame["id"].as_u64();
         match (frame["method"].as_str(), id) {
@@ -395,7 +396,7 @@ impl Storm {
             (Some("notifications/progress"), _) => {
                 let token = frame["params"]["progressToken"].as_u64().expect("a token of the agent");
                 let open = self.open.get_mut(&token).unwrap_or_else(|| panic!("progress of no call: {text}"));
-                open.late = open.given_up;
+                open.progress_after_cancel = open.cancelled;
                 let now = frame["params"]["progress"].as_f64().expect("a number");
                 let repeats = frame["params"].get("message").is_some() || frame["params"].get("_meta").is_some();
                 assert!(open.last.is_none_or(|last| now > last || (now == last && repeats)), "{:?}, then {text}", open.last);
@@ -412,10 +413,10 @@ impl Storm {
                 self.count("question");
             }
             (Some("notifications/cancelled"), _) => {
-                let taken = frame["params"]["requestId"].as_u64().expect("an id of the gateway");
-                // The cancel may cross the answer.
+                let cancelled_id = frame["params"]["requestId"].as_u64().expect("an id of the gateway");
+                // The agent may have answered before the cancel came.
                 assert!(
-                    self.input_requests.remove(&taken).is_some() || self.answered.remove(&taken),
+                    self.input_requests.remove(&cancelled_id).is_some() || self.answered.remove(&cancelled_id),
                     "a cancel of no request: {text}"
                 );
             }
@@ -424,43 +425,46 @@ impl Storm {
         }
     }
 
-    fn app_hears(&mut self, app: usize, text: &str) {
+    fn app_receives(&mut self, app: usize, text: &str) {
         assert!(!self.apps[app].gone, "a frame for an app that has disconnected: {text}");
         let frame = value(text);
         if let Some(call) = Invoked::read(text) {
-            assert!(self.names.insert(call.invocation.clone()) && self.names.insert(call.id.to_string()), "used before: {text}");
+            assert!(
+                self.used_ids.insert(call.invocation.clone()) && self.used_ids.insert(call.id.to_string()),
+                "used before: {text}"
+            );
             self.apps[app].calls.push(call);
             self.count("call");
             return;
         }
-        let known = &mut self.apps[app];
+        let state = &mut self.apps[app];
         match (frame["method"].as_str(), frame.get("id").cloned()) {
             (Some("actions/cancel"), None) => {
                 let name = frame["params"]["invocationId"].as_str().expect("a name").to_owned();
-                assert!(self.names.contains(&name), "a cancel of no invocation: {text}");
-                assert!(known.stopped.insert(name), "a second cancel: {text}");
+                assert!(self.used_ids.contains(&name), "a cancel of no invocation: {text}");
+                assert!(state.cancels.insert(name), "a second cancel: {text}");
             }
             (Some(_), Some(id)) => {
-                assert!(self.names.insert(id.to_string()), "used before: {text}");
+                assert!(self.used_ids.insert(id.to_string()), "used before: {text}");
                 if let Some(name) = frame["params"]["subscriptionId"].as_str() {
-                    known.subscriptions.push(name.to_owned());
+                    state.subscriptions.push(name.to_owned());
                 }
-                known.others.push(id);
+                state.others.push(id);
             }
             (None, Some(id)) => {
                 if frame["result"].get("resumeToken").is_some() {
-                    known.credentials = Some(credentials(&frame));
+                    state.credentials = Some(credentials(&frame));
                 }
                 if let Some(id) = id.as_u64() {
-                    // Responses to its handshake and refusals belong to no input request.
-                    known.asked.remove(&id);
+                    // The id may also be that of a handshake or of a refused request, and is then not in the set.
+                    state.asked.remove(&id);
                 }
             }
             _ => {}
         }
     }
 
-    /// All ends read, answer open requests and disconnect; after that no state remains.
+    /// Makes all ends read, answer the open requests and disconnect. Checks that no state remains.
     fn finish(&mut self) {
         for leg in self.rig.legs() {
             self.stalled.remove(&leg);
@@ -477,23 +481,23 @@ impl Storm {
                 }
             }
             self.check_invariants();
-            if self.rig.bridge.in_flight() == 0 && self.open.values().all(|open| open.given_up) {
+            if self.rig.bridge.in_flight() == 0 && self.open.values().all(|open| open.cancelled) {
                 break;
             }
         }
         if self.rig.bridge.is_closed(Leg::Agent) {
-            // For too long the agent has not read the refusals of its requests, so the bridge has disconnected it.
+            // The agent left the refusals of its requests unread for too long, so the bridge has disconnected it.
             self.count("hung up on");
             self.open.clear();
             self.input_requests.clear();
         }
-        let waiting: Vec<_> = self.open.iter().filter(|(_, open)| !open.given_up).collect();
+        let waiting: Vec<_> = self.open.iter().filter(|(_, open)| !open.cancelled).collect();
         assert!(waiting.is_empty(), "never answered: {waiting:?}");
-        let late: Vec<_> = self.open.iter().filter(|(_, open)| open.late).collect();
+        let late: Vec<_> = self.open.iter().filter(|(_, open)| open.progress_after_cancel).collect();
         assert!(late.is_empty(), "progress after the cancel: {late:?}");
         assert!(self.input_requests.is_empty(), "never cancelled: {:?}", self.input_requests);
-        for known in self.apps.iter().filter(|known| !known.gone) {
-            assert!(known.asked.is_empty(), "an app still waits: {:?}", known.asked);
+        for state in self.apps.iter().filter(|state| !state.gone) {
+            assert!(state.asked.is_empty(), "an app still waits: {:?}", state.asked);
         }
         self.rig.assert_idle();
         self.rig.end(Leg::Agent, TransportEnd::Eof).later(10_000);
@@ -508,7 +512,7 @@ impl Storm {
 fn run(seed: u64, steps: usize) -> Storm {
     let mut storm = Storm::new(seed);
     for _ in 0..3 {
-        storm.app_comes();
+        storm.app_connects();
     }
     for _ in 0..steps {
         storm.step();
