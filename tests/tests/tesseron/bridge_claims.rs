@@ -1,5 +1,5 @@
-//! Claims at the gateway: by code, by connecting to an app ("dialling" it), apps that resume, several apps with one id, and the tools of the
-//! gateway itself.
+//! Claims at the gateway: by code, by connecting to an app ("dialling" it), apps that resume, several apps with one id, and the tools of
+//! the gateway itself.
 
 use protocol_core::{Close, TransportEnd};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn with_credentials(rig: &mut Rig, id: &str) -> (usize, String, String) {
     (app, session, token)
 }
 
-// ---- By code ----
+// ---- Claims of connected apps by code ----
 
 #[test]
 fn an_app_is_welcomed_with_a_code_and_forwards_nothing_until_it_is_claimed() {
@@ -57,7 +57,7 @@ fn an_app_is_welcomed_with_a_code_and_forwards_nothing_until_it_is_claimed() {
 }
 
 #[test]
-fn item_34_a_code_claims_in_upper_or_lower_case_and_the_app_is_notified_once() {
+fn item_34_a_code_is_accepted_in_upper_and_lower_case_and_the_app_is_notified_once() {
     let mut rig = Rig::new();
     let app = rig.greet("ledger");
     let code = rig.apps[app].code.clone().unwrap();
@@ -96,7 +96,7 @@ fn a_claim_notifies_the_agent_that_tools_and_resources_have_changed() {
 }
 
 #[test]
-fn a_claim_has_the_time_of_the_wall_clock() {
+fn the_app_is_notified_of_the_time_of_its_claim_by_the_wall_clock() {
     let mut rig = Rig::new();
     let app = rig.greet("ledger");
     rig.at(90_000);
@@ -122,7 +122,7 @@ fn a_text_that_is_no_code_is_refused_without_looking_for_an_app() {
     assert!(rig.events().iter().all(|event| !matches!(event, BridgeEvent::ClaimWanted { .. })));
 }
 
-// ---- By a dial ----
+// ---- Claims by dialling an app ----
 
 #[test]
 fn a_code_of_no_connected_app_is_passed_to_the_owner_to_dial() {
@@ -182,7 +182,7 @@ fn a_dialled_app_that_sends_no_hello_is_disconnected_after_five_seconds() {
 }
 
 #[test]
-fn a_dialled_app_that_disconnects_or_is_refused_before_its_hello_fails_the_claim_at_once() {
+fn a_claim_fails_at_once_if_the_dialled_app_disconnects_is_refused_or_is_closed() {
     type Fail = fn(&mut Rig, usize);
     let ways: [(&str, Fail); 4] = [
         ("eof", |rig, app| {
@@ -371,7 +371,7 @@ fn an_app_can_resume_while_its_old_channel_still_seems_open() {
 }
 
 #[test]
-fn item_108_a_session_can_be_resumed_only_within_the_time_of_the_policy() {
+fn item_108_a_session_can_be_resumed_only_within_resume_ttl_and_if_sessions_are_kept() {
     for (away, comes_back) in [(999, true), (1000, false)] {
         let mut config = config();
         config.registry.resume_ttl = std::time::Duration::from_secs(1);
@@ -521,7 +521,7 @@ fn item_121_of_two_apps_with_one_id_the_newer_is_not_called_while_it_closes() {
 }
 
 #[test]
-fn claiming_the_older_of_two_apps_with_one_id_again_returns_its_own_name() {
+fn claiming_the_older_of_two_apps_with_one_id_again_returns_its_id_and_its_tools() {
     let mut rig = Rig::new();
     let older = rig.join("ledger");
     rig.join("ledger");
@@ -681,8 +681,8 @@ fn a_pending_app_without_an_id_is_listed_by_its_name_and_without_an_expiry_if_it
     assert!(claim.get("expires_at").is_none() && claim.get("expires_at_iso").is_none(), "{claim}");
 }
 
-/// If an app was claimed by another gateway, its manifest can be out of date. Before, the error then suggested the code that had just
-/// failed.
+/// The manifest of an app can be out of date if another gateway has claimed the app. A regression: the error then suggested the code that
+/// had just been refused.
 #[test]
 fn an_error_never_suggests_the_code_that_was_just_refused() {
     let mut rig = Rig::new();

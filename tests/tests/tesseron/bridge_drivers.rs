@@ -82,7 +82,7 @@ fn the_driver_of_each_leg_that_times_out_at_the_same_time_is_woken() {
 }
 
 #[test]
-fn a_leg_that_paused_for_unpolled_events_is_woken_when_the_owner_polls_them() {
+fn the_driver_of_a_leg_that_paused_for_unpolled_events_is_woken_when_the_owner_polls_them() {
     let shared = shared(|config| config.agent_limits.events = 4);
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
@@ -131,7 +131,7 @@ fn the_leg_of_an_app_that_reads_nothing_is_closed_after_the_agent_has_left() {
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
     leg.handle_frame(Bytes::from(hello("a", "[]", "[]")), Instant::ZERO).expect("it wants input");
-    // The welcome is never polled. The agent, whose leg had the deadline of all legs, disconnects.
+    // The welcome is never polled. The agent disconnects; until then its leg has the deadline of all legs.
     agent.handle_end(TransportEnd::Eof, Instant::ZERO);
     drop(agent);
     let due = leg.poll_timeout().expect("the remaining leg has the deadline");
@@ -169,7 +169,7 @@ fn an_unsubscribe_that_is_refused_as_busy_can_be_repeated() {
 }
 
 #[test]
-fn debug_output_shows_no_secret() {
+fn the_debug_text_of_events_contains_no_claim_code() {
     let mut rig = Rig::with(config());
     let app = rig.dial();
     rig.app(app, &hello("a", "[]", "[]"));

@@ -1,5 +1,5 @@
-//! Faithful forwarding: a bridge must not keep progress until the end, invent tokens, merge, reorder or drop content, change text, or lose the
-//! progress of a cancelled call. The tests use bare sessions at all ends, in virtual time.
+//! Faithful forwarding: a bridge must not keep progress until the end, invent tokens, merge, reorder or drop content, change text, or lose
+//! the progress of a cancelled call. The tests use sessions without endpoints, or frames, at all ends, in virtual time.
 
 use protocol_core::{
     CallTimeouts, Content, Event, InboundId, Invoke, Json, Op, OutboundId, Outcome, Progress, Reply, RpcError, ToolOutput,
@@ -9,7 +9,7 @@ use tesseron::bridge::Leg;
 use testkit::scripted;
 use tests::bridge::{Rig, app_config, call_tool, config, value};
 
-/// A bridge between bare sessions with the app `ledger`, and a running call of its action.
+/// A bridge between sessions of the agent and of the app `ledger`, and a running call of its action.
 fn running() -> (Rig, usize, OutboundId, InboundId) {
     let mut rig = Rig::of_sessions(config());
     let app = rig.join_session(app_config("ledger"));
@@ -115,7 +115,7 @@ fn the_number_and_the_order_of_content_blocks_do_not_change() {
     assert_eq!(texts(&result), blocks);
 }
 
-/// The greatest output of the tool `long_output` (`docs/protocols/streaming-tools.md`).
+/// The longest possible output of the tool `long_output` (`docs/protocols/streaming-tools.md`).
 #[test]
 fn fifty_long_blocks_arrive_byte_for_byte() {
     let block = |number: usize| -> String {
@@ -238,7 +238,7 @@ fn the_error_of_a_handler_is_forwarded_with_its_code_its_message_and_its_data() 
     );
 }
 
-/// A session without a bridge also merges updates for a peer that does not read.
+/// The session of the agent merges them, as any session does for a peer that does not read.
 #[test]
 fn updates_are_merged_only_while_the_agent_does_not_read() {
     let mut slow = config();

@@ -29,7 +29,7 @@ impl TwoApps {
         Self { rig, good, bad, good_call, bad_call }
     }
 
-    /// Limits the output queue of the agent, so that a flood need not be large.
+    /// The apps at a bridge with a small output queue for the agent, which a small flood fills.
     fn narrow() -> Self {
         let mut config = config();
         config.agent_limits.output_bytes = 16 << 10;
@@ -194,7 +194,7 @@ fn an_app_that_reads_nothing_fills_only_the_queue_of_its_own_leg() {
     both.check_good_app();
     let TwoApps { rig, bad, .. } = &mut both;
     let waiting = 300 - refused;
-    // A call that is cancelled before its invocation was sent is never sent.
+    // An invocation that is cancelled before it was sent is never sent.
     for id in 100..400 {
         rig.agent(&cancelled(id));
     }
@@ -205,7 +205,7 @@ fn an_app_that_reads_nothing_fills_only_the_queue_of_its_own_leg() {
 }
 
 #[test]
-fn an_app_that_leaves_during_many_calls_fails_each_of_them_once() {
+fn each_call_of_an_app_that_leaves_or_is_closed_fails_once() {
     for (how, graceful) in [(Some(TransportEnd::Failed), false), (Some(TransportEnd::Eof), false), (None, false), (None, true)] {
         let mut both = TwoApps::new();
         let TwoApps { rig, bad, .. } = &mut both;
@@ -282,7 +282,7 @@ fn an_invalid_frame_is_reported_only_to_the_owner() {
 }
 
 #[test]
-fn if_the_owner_polls_no_events_no_leg_is_read_once_their_limit_is_reached() {
+fn no_leg_is_read_while_as_many_events_as_the_limit_are_unpolled() {
     let mut both = TwoApps::new();
     let TwoApps { rig, good, bad, .. } = &mut both;
     let (leg, legs) = (rig.leg(*bad), [Leg::Agent, rig.leg(*good), rig.leg(*bad)]);
@@ -331,7 +331,7 @@ fn an_app_with_more_actions_than_fit_the_list_of_tools_is_omitted_from_the_list(
     assert_eq!(rig.deliver().response(5)["result"]["tools"].as_array().map(Vec::len), Some(6));
 }
 
-// ---- Bad agents ----
+// ---- Misbehaving agents ----
 
 #[test]
 fn an_agent_that_leaves_during_forty_calls_cancels_each_of_them_and_leaves_no_state() {
@@ -543,7 +543,7 @@ fn an_app_cannot_resume_the_session_of_another() {
     try_all(&mut rig);
     let mut both = TwoApps { rig, good, bad, good_call, bad_call };
     both.check_good_app();
-    // Without a channel, too, the session can be resumed only by its own app.
+    // After the end of its channel, too, the session can be resumed only with its app id and its token.
     let TwoApps { mut rig, .. } = both;
     rig.lose(good);
     try_all(&mut rig);

@@ -1,6 +1,6 @@
 //! The bugs of the reference gateway (`docs/protocols/tesseron.md`, "Faults of the reference implementation", numbered in the order of its
-//! table): the bridge has none of them. Bugs of the app end alone (2, 5, 9), of the bind of a channel (21) or of the language of the
-//! reference (24) cannot occur in a bridge.
+//! table): the bridge has none of them. Bugs of the app end alone (2, 5, 9), of the bind of a channel (21) or of timers in JavaScript
+//! (24) cannot occur in a bridge.
 
 use protocol_core::{Instant, TransportEnd};
 use serde_json::{Value, json};
@@ -178,7 +178,7 @@ fn bug_11_the_end_of_an_old_channel_does_not_end_the_new_one() {
     let first = dial_bound(&mut rig, 1, "PQ7N-4D");
     rig.app(first, &hello("ledger", ACTIONS, RESOURCES));
     let leg = rig.leg(first);
-    // The app's host is dialled again with the same session, while the old channel hangs.
+    // The app is dialled again with another code and the same session. Its old channel is still open, since the app does not read it.
     rig.call(2, "ledger__t").stall(leg).agent(&cancelled(2)).forget();
     claim_by_code(&mut rig, 3, "OTHER");
     let (claim, _) = rig.wanted();
@@ -220,7 +220,7 @@ fn bug_13_a_dialled_app_may_resume_instead_of_sending_a_hello() {
     rig.app(again, &resume("ledger", "s_host", "rt_host"));
     assert_eq!(rig.app_response(again, 1)["result"]["sessionId"], "s_host");
     assert!(!text_of(&rig.response(2)["result"]).1, "the claim succeeds at once, not after 5 s");
-    // An app that cannot resume gets an error, and may send a hello.
+    // A resume with unknown credentials is refused.
     let third = dial_bound(&mut rig, 3, "THIRD");
     rig.app(third, &resume("ledger", "s_unknown", "x"));
     assert_eq!(rig.app_response(third, 1)["error"]["code"], -32011);
@@ -259,8 +259,8 @@ fn bug_15_a_repeated_or_failed_subscribe_leaves_no_subscription_behind() {
     rig.app_request(app, "resources/subscribe");
 }
 
-/// The reference's Vite plugin replaces the channel of a browser without notifying the gateway. Here an app that resumes has a new channel, so
-/// these rules hold for such a plugin, too.
+/// In the reference, a reloaded page gets a new channel to its development server, and the gateway is not notified. At the bridge, an app
+/// that comes back resumes on a new channel.
 #[test]
 fn bug_16_after_a_resume_old_calls_have_failed_tools_are_new_and_input_requests_work() {
     let mut rig = Rig::new();
@@ -286,7 +286,7 @@ fn bug_16_after_a_resume_old_calls_have_failed_tools_are_new_and_input_requests_
     assert_eq!(rig.app_response(again, 7)["result"]["action"], "accept");
 }
 
-/// A handler of the old channel may still run, and its frames are then sent on the new channel.
+/// A handler that the app started on the old channel may still run. Its frames are then sent on the new channel.
 #[test]
 fn bug_16_late_frames_about_calls_of_the_old_channel_do_not_affect_calls_of_the_new_one() {
     let mut rig = Rig::new();
@@ -397,12 +397,12 @@ fn bug_23_an_input_request_is_cancelled_at_the_agent_when_its_call_ends() {
     let asked: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["id"].clone()).collect();
     rig.app(app, &call.output("1"));
     let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
-    let taken: Vec<Value> = frames
+    let cancelled_ids: Vec<Value> = frames
         .iter()
         .filter(|frame| frame["method"] == "notifications/cancelled")
         .map(|frame| frame["params"]["requestId"].clone())
         .collect();
-    assert_eq!(taken, asked);
+    assert_eq!(cancelled_ids, asked);
     rig.agent(&sampled(&asked[0], "late"));
     assert!(rig.agent_received().is_empty());
     rig.assert_idle();

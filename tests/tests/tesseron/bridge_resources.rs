@@ -1,4 +1,4 @@
-//! Resources through a bridge: lists, reads, and subscriptions, of which the app has only one for each resource.
+//! Resources through a bridge: lists, reads and subscriptions. The bridge subscribes to each resource of an app only once.
 
 use protocol_core::TransportEnd;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ fn an_app_cannot_make_the_agent_open_an_address_with_an_error() {
         rig.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
         assert_eq!(rig.response(1)["error"], json!({"code": -32603, "message": "sign in"}), "{method}");
     }
-    // A failed tool is a result, which no client takes for an error of the protocol.
+    // The error of a tool becomes a result, which no client reads as an error of the protocol.
     rig.call(5, "ledger__t");
     let (asked, _) = rig.app_request(app, "actions/invoke");
     rig.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
@@ -128,7 +128,7 @@ fn a_read_ends_when_the_agent_cancels_it_or_the_app_disconnects() {
 }
 
 #[test]
-fn an_update_is_notified_with_its_uri_until_the_agent_unsubscribes() {
+fn the_agent_is_notified_of_updates_by_uri_until_it_unsubscribes() {
     let (mut rig, app) = rig();
     let name = subscribed(&mut rig, app, 1);
     rig.app(app, &updated(&name, r#"{"cents":1}"#));
@@ -143,7 +143,7 @@ fn an_update_is_notified_with_its_uri_until_the_agent_unsubscribes() {
 }
 
 #[test]
-fn item_98_an_update_before_the_response_is_notified_and_one_of_no_subscription_is_not() {
+fn item_98_an_update_before_the_response_is_passed_on_and_one_of_an_unknown_subscription_is_dropped() {
     let (mut rig, app) = rig();
     rig.agent(&subscribe(1, URI));
     let (asked, params) = rig.app_request(app, "resources/subscribe");
@@ -226,7 +226,7 @@ fn unsubscribing_without_a_subscription_succeeds() {
 }
 
 #[test]
-fn an_unsubscribe_before_the_app_has_answered_answers_both_requests_of_the_agent() {
+fn an_unsubscribe_during_a_subscribe_is_answered_at_once_as_is_the_subscribe() {
     let (mut rig, app) = rig();
     rig.agent(&subscribe(1, URI)).agent(&unsubscribe(2, URI));
     let received: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["id"].clone()).collect();
@@ -249,7 +249,7 @@ fn subscriptions_of_an_app_end_with_it_and_those_of_others_go_on() {
 
 // ---- After a resume ----
 
-/// A claimed app like those of the reference: it forgets its subscriptions with its channel.
+/// A claimed app that can resume. Like an app of the reference, it forgets its subscriptions when its channel ends.
 struct Resumable {
     app: usize,
     session: String,
@@ -277,7 +277,7 @@ impl Resumable {
     }
 }
 
-/// Checks that there is just one frame, a request of `method`. Returns its id and the subscription id in it.
+/// Checks that there is exactly one frame, a request of `method`. Returns its id and the subscription id in it.
 #[track_caller]
 fn only(frames: &[Value], method: &str) -> (Value, Value) {
     assert_eq!(frames.len(), 1, "{frames:?}");
@@ -289,7 +289,7 @@ fn notified_updates(rig: &mut Rig) -> Vec<Value> {
     rig.notifications("notifications/resources/updated")
 }
 
-/// The SDK of the reference forgets its subscriptions, and its gateway does not subscribe again, so the agent gets no more updates.
+/// In the reference, an app that resumes has no subscriptions and the gateway does not subscribe again, so the agent gets no more updates.
 #[test]
 fn after_a_resume_a_subscription_is_renewed() {
     let mut rig = Rig::new();
@@ -333,7 +333,7 @@ fn an_app_that_resumes_while_its_old_channel_still_seems_open_is_subscribed_agai
     assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
 }
 
-/// The host of an app keeps its session id and token over several claims.
+/// An app that makes its own claim codes can offer the same session id and token with the next code.
 #[test]
 fn an_app_that_is_claimed_again_in_its_session_is_subscribed_again_after_the_claim() {
     let mut rig = Rig::new();
@@ -365,7 +365,7 @@ fn while_an_app_is_away_subscribe_and_unsubscribe_succeed_and_take_effect_at_its
     assert_eq!(rig.response(2)["result"], json!({}));
     rig.agent(&unsubscribe(3, URI));
     assert_eq!(rig.response(3)["result"], json!({}));
-    // An app that has kept the subscription gets an unsubscribe.
+    // The bridge sends the unsubscribe, since the app may have kept the subscription.
     let (asked, of) = only(&ledger.come_back(&mut rig), "resources/unsubscribe");
     assert_eq!(of, name);
     rig.app(ledger.app, &answered(&asked, "null"));
@@ -408,7 +408,7 @@ fn an_app_that_refuses_a_renewal_is_not_subscribed_and_the_agent_is_notified_onc
 }
 
 #[test]
-fn a_subscribe_that_the_app_has_not_answered_fails_with_its_channel() {
+fn a_subscribe_that_the_app_has_not_answered_fails_when_the_channel_ends() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
     rig.agent(&subscribe(1, URI)).lose(ledger.app);
@@ -433,7 +433,7 @@ fn a_subscribe_goes_to_the_new_session_of_an_app_and_not_to_its_absent_one() {
 }
 
 #[test]
-fn a_subscription_is_forgotten_with_its_session() {
+fn a_subscription_is_forgotten_when_its_session_is_forgotten() {
     for how in ["its time is over", "another takes its place", "sessions are not kept", "the agent leaves"] {
         let mut config = config();
         config.agent_limits.in_flight = 1;
@@ -454,7 +454,7 @@ fn a_subscription_is_forgotten_with_its_session() {
             _ => &mut rig,
         };
         if how != "the agent leaves" {
-            // There is room for one subscription.
+            // At most one subscription is allowed, so the old one must be gone.
             rig.forget().agent(&subscribe(2, "tesseron://other/balance"));
             let (asked, _) = rig.app_request(other, "resources/subscribe");
             rig.app(other, &answered(&asked, "null"));
@@ -465,7 +465,7 @@ fn a_subscription_is_forgotten_with_its_session() {
 }
 
 #[test]
-fn the_subscriptions_of_a_session_that_may_resume_count_toward_the_limit() {
+fn the_subscriptions_of_a_session_that_can_be_resumed_count_toward_the_limit() {
     let mut config = config();
     config.agent_limits.in_flight = 1;
     let mut rig = Rig::with(config);
@@ -512,7 +512,7 @@ fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
 }
 
 #[test]
-fn unsubscribes_from_while_the_app_was_away_are_sent_a_few_at_a_time() {
+fn unsubscribes_that_were_made_while_the_app_was_away_are_sent_a_few_at_a_time() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
     for number in 0..100 {
@@ -525,16 +525,16 @@ fn unsubscribes_from_while_the_app_was_away_are_sent_a_few_at_a_time() {
         rig.agent(&unsubscribe(1000 + number, &format!("tesseron://ledger/r{number}")));
     }
     let mut asked = ledger.come_back(&mut rig);
-    let mut notified_updates = 0;
+    let mut sent_unsubscribes = 0;
     while !asked.is_empty() {
         assert!(asked.len() <= 16 && asked.iter().all(|frame| frame["method"] == "resources/unsubscribe"), "{asked:?}");
-        notified_updates += asked.len();
+        sent_unsubscribes += asked.len();
         for frame in std::mem::take(&mut asked) {
             rig.app(ledger.app, &answered(&frame["id"], "null"));
         }
         asked.extend(rig.app_received(ledger.app).iter().map(|text| value(text)));
     }
-    assert_eq!(notified_updates, 100);
+    assert_eq!(sent_unsubscribes, 100);
     rig.assert_idle();
 }
 
@@ -553,7 +553,7 @@ fn renewals_pause_while_the_leg_of_the_app_is_full() {
     rig.lose(ledger.app).forget();
     let received = ledger.come_back(&mut rig);
     assert_eq!(received.len(), 2, "only as many as there is room for");
-    // The first renewals end, but there is no room for others: long frames are queued that the app does not read.
+    // The app does not read the refusals of its own requests. They fill the queue, so no renewal follows those that end.
     let leg = rig.leg(ledger.app);
     rig.stall(leg);
     for id in 0..4 {
@@ -565,8 +565,8 @@ fn renewals_pause_while_the_leg_of_the_app_is_full() {
     rig.read(leg);
     let mut renewed = 2;
     loop {
-        let ids: Vec<Value> = rig.app_received(ledger.app).iter().map(|text| value(text)).collect();
-        let asked: Vec<_> = ids.iter().filter(|frame| frame["method"] == "resources/subscribe").collect();
+        let frames: Vec<Value> = rig.app_received(ledger.app).iter().map(|text| value(text)).collect();
+        let asked: Vec<_> = frames.iter().filter(|frame| frame["method"] == "resources/subscribe").collect();
         if asked.is_empty() {
             break;
         }
@@ -599,9 +599,9 @@ fn a_new_list_of_resources_replaces_the_old_one_and_the_agent_is_notified() {
 fn a_subscribe_is_not_forwarded_to_an_app_that_does_not_support_subscriptions() {
     let mut rig = Rig::new();
     let app = rig.dial();
-    let silent = tests::bridge::hello("ledger", "[]", tests::bridge::RESOURCES)
+    let without_subscriptions = tests::bridge::hello("ledger", "[]", tests::bridge::RESOURCES)
         .replace(r#""subscriptions":true"#, r#""subscriptions":false"#);
-    rig.app(app, &silent);
+    rig.app(app, &without_subscriptions);
     rig.claim(app).agent(&subscribe(1, URI));
     assert!(rig.response(1).get("error").is_some());
     assert_eq!(rig.app_received(app), Vec::<String>::new());

@@ -23,7 +23,7 @@ fn actions(names: &[String]) -> String {
     json!(names.iter().map(|name| json!({"name": name, "description": "d"})).collect::<Vec<_>>()).to_string()
 }
 
-/// The tools of an app that is the only one, by the names of its actions.
+/// The tools that are listed if `app` is the only app, by the names of its actions.
 fn listed(app: &str, names: &[String]) -> BTreeMap<String, String> {
     let mut rig = Rig::new();
     rig.join_with(app, &actions(names), "[]");
@@ -34,7 +34,7 @@ fn listed(app: &str, names: &[String]) -> BTreeMap<String, String> {
     names.into_iter().zip(tools).collect()
 }
 
-/// Calls a tool. Returns the number of the app and the name of the action that was called.
+/// Calls a tool. Returns the number of the app that received the call, and the name of the action.
 fn called(rig: &mut Rig, tool: &str) -> Option<(usize, String)> {
     rig.agent(&call_tool("1", tool, "{}", None));
     for app in 0..rig.apps.len() {
@@ -53,7 +53,7 @@ fn app_id() -> impl Strategy<Value = String> {
         2 => Just(String::from("a")),
         2 => Just(String::from("a__b")),
         1 => Just(String::from("a_")),
-        // Lengths around the greatest that an alias contains whole, all with the same beginning.
+        // App ids with the same beginning, whose lengths are around the greatest length that an alias contains unabridged.
         2 => (70_usize..=128).prop_map(|length| "long_".repeat(26)[..length].to_owned()),
     ]
 }
@@ -74,8 +74,8 @@ fn name() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Each listed name is valid for any client, belongs to one action, and calls this action; even if an app names its actions like the
-    /// aliases of others.
+    /// Each listed name is valid for any client, belongs to one action, and calls this action. This also holds if the names of an app's
+    /// actions are the aliases of other actions.
     #[test]
     fn every_listed_tool_name_is_valid_and_unique_and_calls_its_action(
         apps in prop::collection::btree_map(app_id(), prop::collection::vec(name(), 0..8), 1..4),
@@ -103,7 +103,7 @@ proptest! {
                 }
                 prop_assert!(reached.insert((app, name)));
             }
-            // An action is not listed only if the valid tool names of two apps are equal.
+            // Every action is listed, unless another app has an action with an equal tool name.
             for (app, (id, names)) in apps.iter().enumerate() {
                 for name in names {
                     let own = format!("{id}__{name}");
@@ -178,7 +178,7 @@ fn the_alias_of_a_removed_action_is_unknown_and_the_same_if_the_action_comes_bac
     let app = rig.join_with("ledger", "[]", "[]");
     rig.app(app, &list(&["a b"]));
     let alias = rig.app_tools().remove(0);
-    // An action whose own name equals the former alias is another action.
+    // An action whose tool would have the former alias as its name gets another alias.
     let own = alias.strip_prefix("ledger__").unwrap();
     rig.app(app, &list(&[own]));
     let other = rig.app_tools().remove(0);
@@ -216,7 +216,7 @@ fn a_hostile_app_with_very_many_odd_names_does_not_affect_other_apps() {
     assert!(rig.agent_received()[0].len() < 2 << 20, "aliases are short even for long names");
 }
 
-/// Two names with the same beginning and the same digest, found by three minutes of search.
+/// The two names have the same beginning and the same digest. They were found by a search of three minutes.
 #[test]
 fn of_two_actions_with_equal_aliases_the_first_is_listed_and_both_can_be_called() {
     let [first, second] = ["BviEZjJ8yYj", "Y_ayhT8mxbo"].map(|end| format!("pay the bill of the customer {end}"));
