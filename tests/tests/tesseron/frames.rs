@@ -21,7 +21,7 @@ struct Victim {
 
 enum Phase {
     /// An app whose hello was sent.
-    HandshakeRequest,
+    HelloSent,
     /// An app that was welcomed and serves `i1`, its request 100.
     Serving(InboundId),
     /// A gateway that has received nothing.
@@ -38,7 +38,7 @@ impl Victim {
     fn apps() -> Vec<Self> {
         let mut serving = Scripted::app(app_config());
         let id = serving.receive_invoke(100, "i1");
-        Self::drained([(Phase::HandshakeRequest, Scripted::new(app_config())), (Phase::Serving(id), serving)])
+        Self::drained([(Phase::HelloSent, Scripted::new(app_config())), (Phase::Serving(id), serving)])
     }
 
     fn gateways() -> Vec<Self> {
@@ -72,7 +72,7 @@ impl Victim {
         let end = &mut self.end;
         end.drain();
         match self.phase {
-            Phase::HandshakeRequest => assert!(end.frame(WELCOME).session.is_ready(), "{why}"),
+            Phase::HelloSent => assert!(end.frame(WELCOME).session.is_ready(), "{why}"),
             Phase::Serving(id) => assert_eq!(end.respond(id).sent(), [invoked(100, "i1", "\"ok\"")], "{why}"),
             Phase::Fresh => assert!(end.frame(&hello(1, "1.2.0")).sent()[0].contains(r#""id":1,"result""#), "{why}"),
             Phase::Asked => {
@@ -111,7 +111,7 @@ fn expect_ignored_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into
     }
 }
 
-/// The kind of an envelope that must be exactly one of the four.
+/// The kind of a frame, which must be an envelope of exactly one of the four kinds.
 #[track_caller]
 fn kind(frame: &str) -> &'static str {
     let Ok(Value::Object(frame)) = serde_json::from_str(frame) else { panic!("no object: {frame}") };
@@ -206,7 +206,7 @@ fn item_1_every_frame_is_exactly_one_envelope_of_json_rpc_2() {
     assert_eq!(kinds, ["error", "notification", "request", "result"]);
 }
 
-/// Ids of every type that can be written back as they came.
+/// Ids that a response can repeat exactly as they were written, of every valid type.
 const IDS: [&str; 10] = [
     "0",
     "1",
@@ -250,7 +250,7 @@ fn item_2_a_response_has_the_id_of_its_request_in_type_and_value() {
 }
 
 #[test]
-fn item_2_a_request_whose_id_cannot_be_repeated_exactly_is_not_answered_with_another_id() {
+fn item_2_a_request_whose_id_cannot_be_repeated_exactly_is_ignored() {
     for id in ["1.5", "1.0", "1e3", "-0", "18446744073709551616", "1e999", "true", "{}", "[1]", r#""\ud800""#] {
         for method in ["tesseron/hello", "actions/invoke", "x/y"] {
             expect_ignored(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#));
@@ -259,7 +259,7 @@ fn item_2_a_request_whose_id_cannot_be_repeated_exactly_is_not_answered_with_ano
 }
 
 #[test]
-fn item_3_an_unknown_request_is_not_found_in_every_phase() {
+fn item_3_an_unknown_request_is_refused_as_not_found_in_every_phase() {
     for mut victim in Victim::all() {
         for method in ["x/y", "", "actions/list", "resources/list", "sampling/cancel", "ping", "tesseron/welcome", "TESSERON/HELLO"]
         {
@@ -272,7 +272,7 @@ fn item_3_an_unknown_request_is_not_found_in_every_phase() {
 }
 
 #[test]
-fn item_3_a_notification_with_an_id_is_not_found_and_a_request_without_one_is_ignored() {
+fn item_3_a_notification_with_an_id_is_refused_as_not_found_and_a_request_without_one_is_ignored() {
     let notifications = [
         "actions/cancel",
         "actions/progress",
@@ -301,13 +301,13 @@ fn item_3_a_notification_with_an_id_is_not_found_and_a_request_without_one_is_ig
         "sampling/request",
         "elicitation/request",
     ] {
-        let of_another = invoke(1, "i9").replacen(r#""id":1,"#, "", 1).replacen("actions/invoke", method, 1);
-        expect_ignored(of_another);
+        let without_id = invoke(1, "i9").replacen(r#""id":1,"#, "", 1).replacen("actions/invoke", method, 1);
+        expect_ignored(without_id);
     }
 }
 
 #[test]
-fn item_3_methods_of_the_other_end_are_not_found() {
+fn item_3_requests_that_only_the_other_end_may_send_are_refused_as_not_found() {
     for mut victim in Victim::apps() {
         for method in ["tesseron/hello", "tesseron/resume", "sampling/request", "elicitation/request"] {
             victim.end.frame(&request(50, method, "{}"));
@@ -326,7 +326,7 @@ fn item_3_methods_of_the_other_end_are_not_found() {
 
 #[test]
 fn a_session_refuses_a_bind_as_an_unknown_method() {
-    // On a channel that is bound by a claim code the gate answers the bind, which does not reach the session.
+    // If a channel is bound by a claim code, `tesseron::claims::HostGate` answers the bind, which does not reach the session.
     for mut victim in Victim::all() {
         for params in [r#"{"code":"AB3X-7K"}"#, "{}"] {
             victim.end.frame(&request(50, "tesseron/bind", params));
@@ -338,7 +338,7 @@ fn a_session_refuses_a_bind_as_an_unknown_method() {
 }
 
 #[test]
-fn item_3_an_unknown_notification_is_never_answered() {
+fn item_3_an_unknown_notification_or_one_of_the_other_end_is_never_answered() {
     for mut victim in Victim::all() {
         for params in ["", r#","params":{"a":1}"#] {
             victim.end.frame(&format!(r#"{{"jsonrpc":"2.0","method":"x/y"{params}}}"#));
@@ -422,19 +422,19 @@ fn an_envelope_of_two_kinds_or_with_a_repeated_member_is_ignored() {
 
 // ---- Parameters of the wrong type ----
 
-/// One value of each type of JSON.
+/// Values of each type of JSON.
 const VALUES: [&str; 7] = ["null", "true", "1", "1.5", r#""x""#, "[]", "{}"];
 
-/// The values of other types than those whose first bytes are in `right`.
+/// The [`VALUES`] whose first byte is not in `right`.
 fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
     VALUES.into_iter().filter(move |value| !right.contains(&value[..1]))
 }
 
-/// A member of parameters: its name, its value, and the first bytes of its valid types, with a `-` if it may be missing.
+/// A member of parameters: its name, a valid value, and the first bytes of the [`VALUES`] that are valid, with a `-` if it may be missing.
 type Member = (&'static str, &'static str, &'static str);
 
 /// All variants of parameters in which one member is missing or has another type.
-fn spoiled(members: &[Member]) -> Vec<String> {
+fn ill_typed(members: &[Member]) -> Vec<String> {
     let without = |index: usize| {
         let others = members.iter().enumerate().filter(move |(other, _)| *other != index);
         others.map(|(_, (name, value, _))| format!(r#""{name}":{value}"#)).collect::<Vec<_>>().join(",")
@@ -471,12 +471,12 @@ fn item_6_a_notification_with_missing_or_ill_typed_params_is_ignored() {
         }
     }
     for (method, members) in to_apps {
-        for params in spoiled(members) {
+        for params in ill_typed(members) {
             expect_ignored_by(Victim::apps(), notification(method, &params));
         }
     }
     for (method, members) in to_gateways {
-        for params in spoiled(members) {
+        for params in ill_typed(members) {
             expect_ignored_by(Victim::gateways(), notification(method, &params));
         }
     }
@@ -498,7 +498,7 @@ fn refused(victims: impl Fn() -> Vec<Victim>, method: &str, params: &str, code: 
 }
 
 #[test]
-fn item_7_a_request_to_an_app_with_ill_typed_params_is_invalid() {
+fn item_7_a_request_to_an_app_with_ill_typed_params_is_refused_as_invalid() {
     let serving = || Victim::apps().into_iter().skip(1).collect::<Vec<_>>();
     let text = |name: &'static str| (name, r#""x""#, "\"");
     let all: [(&str, &[Member]); 4] = [
@@ -508,7 +508,7 @@ fn item_7_a_request_to_an_app_with_ill_typed_params_is_invalid() {
         ("resources/unsubscribe", &[text("subscriptionId")]),
     ];
     for (method, members) in all {
-        for params in spoiled(members) {
+        for params in ill_typed(members) {
             refused(serving, method, &format!(r#","params":{params}"#), -32602);
         }
         for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#, r#","params":"x""#] {
@@ -522,7 +522,7 @@ fn item_7_a_request_to_an_app_with_ill_typed_params_is_invalid() {
 }
 
 #[test]
-fn item_7_an_input_request_to_a_gateway_with_ill_typed_params_is_invalid() {
+fn item_7_an_input_request_to_a_gateway_with_ill_typed_params_is_refused_as_invalid() {
     let calling = || Victim::gateways().into_iter().skip(3).collect::<Vec<_>>();
     let named = ("invocationId", r#""inv_1""#, "\"");
     let all: [(&str, &[Member]); 2] = [
@@ -530,7 +530,7 @@ fn item_7_an_input_request_to_a_gateway_with_ill_typed_params_is_invalid() {
         ("elicitation/request", &[named, ("question", r#""?""#, "\""), ("schema", r#"{"type":"object"}"#, "")]),
     ];
     for (method, members) in all {
-        for params in spoiled(members).into_iter().filter(|params| !params.contains(r#""maxTokens":1}"#)) {
+        for params in ill_typed(members).into_iter().filter(|params| !params.contains(r#""maxTokens":1}"#)) {
             refused(calling, method, &format!(r#","params":{params}"#), -32602);
         }
         for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#] {
@@ -544,7 +544,7 @@ fn item_7_an_input_request_to_a_gateway_with_ill_typed_params_is_invalid() {
 }
 
 #[test]
-fn item_7_a_hello_with_ill_typed_params_is_invalid_and_a_resume_has_failed() {
+fn item_7_a_hello_with_ill_typed_params_is_refused_as_invalid_and_a_resume_as_failed() {
     let fresh = || Victim::gateways().into_iter().take(1).collect::<Vec<_>>();
     let manifest = [
         ("protocolVersion", r#""1.2.0""#, "\""),
@@ -553,11 +553,11 @@ fn item_7_a_hello_with_ill_typed_params_is_invalid_and_a_resume_has_failed() {
         ("resources", "[]", "["),
         ("capabilities", "{}", "{"),
     ];
-    for params in spoiled(&manifest) {
+    for params in ill_typed(&manifest) {
         refused(fresh, "tesseron/hello", &format!(r#","params":{params}"#), -32602);
     }
     let credentials = [("sessionId", r#""s""#, "\""), ("resumeToken", r#""t""#, "\"")];
-    for params in spoiled(&[&manifest[..], &credentials[..]].concat()) {
+    for params in ill_typed(&[&manifest[..], &credentials[..]].concat()) {
         refused(fresh, "tesseron/resume", &format!(r#","params":{params}"#), -32011);
     }
     for app in [r#"{"name":"n"}"#, r#"{"id":1,"name":"n"}"#, r#"{"id":"a"}"#, r#"{"id":"a","name":[]}"#] {
@@ -681,59 +681,49 @@ fn with_unknown_members(frame: &str) -> String {
 #[test]
 fn item_11_unknown_members_are_ignored_everywhere() {
     let mut plain = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
-    let mut odd = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
+    let mut extended = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
     let mut events_of_both = Vec::new();
-    for (pair, sew) in [(&mut plain, false), (&mut odd, true)] {
-        let carry = |pair: &mut Pair| {
+    for (pair, extends) in [(&mut plain, false), (&mut extended, true)] {
+        let deliver = |pair: &mut Pair| {
             for _ in 0..4 {
                 for frame in pair.client.sent() {
-                    pair.server.frame(&if sew { with_unknown_members(&frame) } else { frame });
+                    pair.server.frame(&if extends { with_unknown_members(&frame) } else { frame });
                 }
                 for frame in pair.server.sent() {
-                    pair.client.frame(&if sew { with_unknown_members(&frame) } else { frame });
+                    pair.client.frame(&if extends { with_unknown_members(&frame) } else { frame });
                 }
             }
         };
         let mut events_so_far = Vec::new();
         let poll_events = |pair: &mut Pair, events_so_far: &mut Vec<String>| {
-            // These events quote the declaration of the peer, which includes the unknown members.
             let events = pair.client.events().into_iter().chain(pair.server.events());
+            // `Ready` and `PeerChanged` contain the declaration of the peer with its unknown members, so these events differ.
             events_so_far.extend(
                 events.filter(|event| !matches!(event, Event::Ready(_) | Event::PeerChanged(_))).map(|event| format!("{event:?}")),
             );
         };
-        carry(pair);
+        deliver(pair);
         pair.client.claim();
-        carry(pair);
+        deliver(pair);
         poll_events(pair, &mut events_so_far);
-        pair.client.invoke_again();
-        carry(pair);
+        pair.client.invoke(call_action());
+        deliver(pair);
         let id = pair.server.request();
         pair.server.report(id, Progress::percent(5.0).with_message("m"));
         pair.server.ask(id, Ask::Confirm { message: "?".into() });
-        carry(pair);
+        deliver(pair);
         let asked = pair.client.input_request();
         let now = pair.client.now;
         pair.client.session.provide_input(asked, Answer::Confirm(true), now).unwrap();
-        carry(pair);
+        deliver(pair);
         poll_events(pair, &mut events_so_far);
         pair.server.respond(id);
-        carry(pair);
+        deliver(pair);
         let outcome = pair.client.outcome();
         assert!(matches!(&outcome, Outcome::Result(result) if result.member("output") == Some(json("\"ok\""))), "{outcome:?}");
         events_of_both.push(events_so_far);
     }
     assert_eq!(events_of_both[0], events_of_both[1]);
-}
-
-trait Again {
-    fn invoke_again(&mut self);
-}
-
-impl Again for Scripted {
-    fn invoke_again(&mut self) {
-        self.invoke(call_action());
-    }
 }
 
 // ---- The end of a channel, and frames that are sent ----
@@ -842,7 +832,7 @@ fn item_17_each_direction_has_its_own_ids_and_repeats_none() {
         ids.dedup();
         assert_eq!((ids.len(), all), (40, 40));
     }
-    // An id that both ends use identifies another exchange in each direction.
+    // If both ends use the same id, it names a different exchange in each direction.
     let mut app = Scripted::app(app_config());
     app.frame(&invoke(3, "i3"));
     let id = app.request();

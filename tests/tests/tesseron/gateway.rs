@@ -1,5 +1,5 @@
-//! The gateway end of Tesseron: calls, their cancels, deadlines and graces, progress, log, and input requests of an app, as far as a session
-//! handles them (`docs/protocols/tesseron.md`, "Invocations" to "Log"). The bridge forwards them to the agent.
+//! The session at the gateway end of Tesseron: calls, their cancels, deadlines and graces, progress, log, and input requests of an app
+//! (`docs/protocols/tesseron.md`, "Invocations" to "Log"). The files `bridge_*.rs` test that a bridge forwards all of these to its agent.
 
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ fn done(id: OutboundId, outcome: Outcome) -> Event {
     Event::Done { id, outcome, partial: None, last: None }
 }
 
+/// Time limits in milliseconds: `idle` restarts with progress, and `total` does not.
 fn within(idle: Option<u64>, total: Option<u64>) -> CallTimeouts {
     CallTimeouts::NONE
         .with_idle(idle.map(Duration::from_millis))
@@ -40,6 +41,7 @@ fn within(idle: Option<u64>, total: Option<u64>) -> CallTimeouts {
 
 const OVER: &str = r#""error":{"code":-32001,"message":"the invocation that this belongs to is over"}"#;
 
+/// The refusal of the input request `id`, whose invocation has ended.
 fn over(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},{OVER}}}"#)
 }
@@ -221,8 +223,8 @@ fn with_a_grace_a_cancelled_call_ends_as_cancelled_with_or_without_a_response() 
         gateway.at(1_999);
         assert_eq!(gateway.events(), [], "{name}");
         ending(&mut gateway);
-        let over: Vec<_> = gateway.events().into_iter().filter(|event| !matches!(event, Event::Closed(_))).collect();
-        assert_eq!(over, [done(id, Outcome::Cancelled)], "{name}");
+        let ended: Vec<_> = gateway.events().into_iter().filter(|event| !matches!(event, Event::Closed(_))).collect();
+        assert_eq!(ended, [done(id, Outcome::Cancelled)], "{name}");
         assert_eq!(gateway.sent(), Vec::<String>::new(), "{name}: no second cancel is sent");
         gateway.frame(&invoked(1, &named(1), "1")).at(1_000_000).expect_silence();
     }
@@ -299,7 +301,7 @@ fn item_66_an_output_may_be_missing() {
 }
 
 #[test]
-fn item_67_a_result_without_its_invocation_id_is_accepted_as_a_violation() {
+fn item_67_a_result_with_another_or_no_invocation_id_is_accepted_and_reported_as_a_violation() {
     for named in [r#""invocationId":"inv_2","#, r#""invocationId":"other","#, r#""invocationId":null,"#, r#""invocationId":1,"#, ""]
     {
         let (mut gateway, id) = calling();
@@ -353,13 +355,13 @@ fn a_call_has_no_timeout_by_default() {
 
 #[test]
 fn item_68_a_timeout_is_exact_and_sends_one_cancel() {
-    for (call_timeouts, clock) in [(within(None, Some(250)), TimeoutKind::MaxTotal), (within(Some(250), None), TimeoutKind::Idle)] {
+    for (call_timeouts, kind) in [(within(None, Some(250)), TimeoutKind::MaxTotal), (within(Some(250), None), TimeoutKind::Idle)] {
         let mut gateway = Scripted::gateway(gateway_config());
         let id = gateway.invoke(call_action().with_timeouts(call_timeouts));
         gateway.sent();
         gateway.at(249).expect_silence();
         gateway.at(250);
-        assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::TimedOut(clock))], vec![cancel(&named(1))]));
+        assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::TimedOut(kind))], vec![cancel(&named(1))]));
         gateway.frame(&error(1, -32001, "cancelled")).at(1_000_000).expect_silence();
     }
     let mut gateway = Scripted::gateway(gateway_config());
@@ -410,7 +412,7 @@ fn item_73_progress_of_an_unknown_invocation_is_dropped() {
 #[test]
 fn item_73_progress_with_an_invocation_id_that_is_too_long_is_invalid() {
     let most = gateway_config().limits.id_bytes;
-    // The limit is that of the text in the frame, with its quotes.
+    // The limit applies to the id as it is written in the frame, with its quotes.
     for (length, rule) in
         [(0, Violation::UnknownProgress), (most - 2, Violation::UnknownProgress), (most - 1, Violation::InvalidProgress)]
     {
@@ -716,11 +718,11 @@ fn item_89_an_input_request_of_a_call_that_is_no_invocation_is_refused() {
     }
 }
 
-// ---- Depth ----
+// ---- Sampling depth ----
 
 /// Receives a sampling request for call `number` with the id `id`, and checks its depth.
 #[track_caller]
-fn asked(gateway: &mut Scripted, id: u64, number: u64, expected: u8) -> InputKey {
+fn receive_sample(gateway: &mut Scripted, id: u64, number: u64, expected: u8) -> InputKey {
     gateway.frame(&sample(id, &named(number)));
     let events = gateway.events();
     let [Event::InputRequested { key, depth, .. }] = events[..] else { panic!("{events:?}") };
@@ -728,7 +730,8 @@ fn asked(gateway: &mut Scripted, id: u64, number: u64, expected: u8) -> InputKey
     key
 }
 
-fn nested(gateway: &mut Scripted, parent: InputKey) {
+/// Sends a call that is made to answer the input request `parent`.
+fn invoke_for(gateway: &mut Scripted, parent: InputKey) {
     gateway.invoke(call_action().with_parent(parent));
     gateway.sent();
 }
@@ -738,8 +741,8 @@ fn item_90_sampling_may_be_nested_three_deep_and_the_fourth_level_is_refused() {
     let (mut gateway, _) = calling();
     // Calls and input requests share one sequence of numbers: the calls are 1, 3, 5 and 7.
     for (id, number, depth) in [(51, 1, 1), (52, 3, 2), (53, 5, 3)] {
-        let key = asked(&mut gateway, id, number, depth);
-        nested(&mut gateway, key);
+        let key = receive_sample(&mut gateway, id, number, depth);
+        invoke_for(&mut gateway, key);
     }
     gateway.frame(&sample(54, &named(7)));
     assert_eq!(
@@ -747,7 +750,7 @@ fn item_90_sampling_may_be_nested_three_deep_and_the_fourth_level_is_refused() {
         [r#"{"jsonrpc":"2.0","id":54,"error":{"code":-32008,"message":"sampling is nested too deep","data":{"depth":4,"max":3}}}"#]
     );
     assert_eq!(gateway.events(), [Event::Violation(Violation::SamplingTooDeep)]);
-    // A form is accepted at any depth, since it does not nest.
+    // A form is accepted at any depth, since forms do not count.
     gateway.frame(&request(55, "elicitation/request", r#"{"invocationId":"inv_7","question":"?","schema":{"type":"object"}}"#));
     let events = gateway.events();
     assert!(matches!(events[..], [Event::InputRequested { depth: 3, .. }]), "{events:?}");
@@ -756,17 +759,17 @@ fn item_90_sampling_may_be_nested_three_deep_and_the_fourth_level_is_refused() {
 #[test]
 fn item_90_sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
     let (mut gateway, _) = calling();
-    let keys: Vec<_> = (51..60).map(|id| asked(&mut gateway, id, 1, 1)).collect();
+    let keys: Vec<_> = (51..60).map(|id| receive_sample(&mut gateway, id, 1, 1)).collect();
     for key in keys {
         gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
     }
     gateway.drain();
-    asked(&mut gateway, 60, 1, 1);
-    // A call that was not made for an input request begins at depth 0.
-    let key = asked(&mut gateway, 61, 1, 1);
-    nested(&mut gateway, key);
+    receive_sample(&mut gateway, 60, 1, 1);
+    let key = receive_sample(&mut gateway, 61, 1, 1);
+    invoke_for(&mut gateway, key);
     let number = gateway.session.stats().outbound_calls;
     assert_eq!(number, 2);
+    // A sampling request of a call that was not made for an input request has depth 1.
     let root = gateway.invoke(call_action());
     let sent = gateway.sent();
     let name = sent[0].split(r#""invocationId":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
@@ -778,7 +781,7 @@ fn item_90_sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
 #[test]
 fn a_call_cannot_be_made_for_an_ended_input_request() {
     let (mut gateway, _) = calling();
-    let key = asked(&mut gateway, 51, 1, 1);
+    let key = receive_sample(&mut gateway, 51, 1, 1);
     gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
     gateway.sent();
     let call = call_action().with_parent(key);
@@ -819,7 +822,7 @@ fn item_91_the_open_input_requests_of_a_call_are_reported_as_gone_before_its_end
 // ---- Resources and lists ----
 
 #[test]
-fn items_94_98_99_a_subscription_may_get_a_value_before_its_response_and_fails_with_an_error() {
+fn items_94_98_99_a_value_may_come_before_the_response_to_a_subscribe_and_an_error_ends_the_call() {
     let subscribe = || Invoke::subscribe("balance").with_subscription("s");
     let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke(subscribe());

@@ -1,4 +1,4 @@
-//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app, each judged by testkit.
+//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app. Testkit checks the guarantees at each end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use testkit::scripted::{json, notification, request};
 use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
 use testkit::{Rng, Scripted, Watched};
 
-/// One end, judged by testkit.
+/// One end, whose guarantees testkit checks.
 struct End {
     session: Watched,
     now: Instant,
@@ -34,7 +34,7 @@ impl End {
         self.trace.push(format!("{} {what}", self.now.as_micros()));
     }
 
-    /// Checks the limits that count the exchanges of both directions.
+    /// Checks the limits on exchanges: in each direction `in_flight` calls and `in_flight` input requests, and one handshake of ours.
     fn check(&self) {
         let (stats, limits) = (self.session.stats(), self.session.config().limits);
         assert!(stats.exchanges_in <= 2 * limits.in_flight && stats.exchanges_out <= 2 * limits.in_flight + 1, "G5: {stats:?}");
@@ -64,8 +64,8 @@ impl End {
     fn poll_event(&mut self) -> Option<Event> {
         let event = self.session.poll_event()?;
         match &event {
-            // A cancelled handler counts toward the limit of the app when the gateway's call no longer does; and no frame gives an app its
-            // sampling depth.
+            // These two also occur without forged frames: a cancelled handler still counts toward the limit of the app after its call has
+            // ended at the gateway, and no frame contains the sampling depth that an app has reached.
             Event::Violation(Violation::TooManyRequests | Violation::SamplingTooDeep) => {}
             Event::Violation(rule) => assert!(self.forged, "a violation without forged frames: {rule}"),
             _ => {}
@@ -83,10 +83,11 @@ struct Storm {
     now: Instant,
     /// The gateway and the app.
     ends: [End; 2],
-    /// To the app and to the gateway.
+    /// The frames of the gateway to the app, and those of the app to the gateway.
     links: [Link; 2],
+    /// Each frame is delayed by fewer milliseconds than this.
     latency: usize,
-    names: u64,
+    calls: u64,
 }
 
 impl Storm {
@@ -108,7 +109,7 @@ impl Storm {
         });
         let ends = [gateway, app].map(End::new);
         let links = [Link::new(), Link::new()];
-        let mut storm = Self { rng: Rng::new(seed), now: Instant::ZERO, ends, links, latency: 1 + seed as usize % 60, names: 0 };
+        let mut storm = Self { rng: Rng::new(seed), now: Instant::ZERO, ends, links, latency: 1 + seed as usize % 60, calls: 0 };
         for end in &mut storm.ends {
             end.forged = forged;
             if forged {
@@ -219,8 +220,8 @@ impl Storm {
     }
 
     fn call(&mut self) {
-        self.names += 1;
-        let name = format!("s{}", self.names);
+        self.calls += 1;
+        let name = format!("s{}", self.calls);
         let mut call = match self.rng.below(6) {
             0 => Invoke::read_resource("balance"),
             1 => Invoke::subscribe("balance").with_subscription(name),
@@ -275,10 +276,9 @@ impl Storm {
                 };
                 format!("ask {:?}", app.session.request_input(id, ask, now))
             }
-            // This method has no parameter for the time.
             5 => {
-                let deposited = app.session.checkpoint(id, json(r#"{"done":1}"#));
-                return app.note(format!("{id} checkpoint {deposited:?}"));
+                let stored = app.session.checkpoint(id, json(r#"{"done":1}"#));
+                return app.note(format!("{id} checkpoint {stored:?}"));
             }
             6 => {
                 let options = ServeOptions::default().with_deadline(Duration::from_millis(how as u64 * 50));
@@ -300,7 +300,7 @@ impl Storm {
         app.note(format!("{id} {description}"));
     }
 
-    /// Passes to one end a forged frame, which the other end would not send.
+    /// Passes to one end a forged frame, which the other end has not sent.
     fn forge(&mut self) {
         let number = self.rng.below(40) as u64;
         let name = named(number);
@@ -357,7 +357,7 @@ impl Storm {
     }
 }
 
-fn storm(seed: u64, steps: usize, forged: bool, probes: bool) -> [Vec<String>; 2] {
+fn storm(seed: u64, steps: usize, forged: bool, needless_timeouts: bool) -> [Vec<String>; 2] {
     let mut storm = Storm::new(seed, forged);
     while !storm.ends.iter().all(|end| end.session.is_ready()) {
         storm.settle();
@@ -365,7 +365,7 @@ fn storm(seed: u64, steps: usize, forged: bool, probes: bool) -> [Vec<String>; 2
             storm.advance(*due);
         }
     }
-    if probes {
+    if needless_timeouts {
         storm.ends.iter_mut().for_each(|end| end.session.check_needless_timeouts());
     }
     for _ in 0..steps {
@@ -400,7 +400,7 @@ fn g1_to_g7_hold_with_forged_frames_in_between() {
 }
 
 #[test]
-fn g8_a_timeout_before_any_deadline_changes_nothing_in_any_state() {
+fn g8_a_call_of_handle_timeout_before_any_deadline_changes_nothing() {
     for seed in 0..4 {
         storm(seed, 300, seed % 2 == 1, true);
     }
@@ -414,10 +414,10 @@ fn g10_equal_operations_give_equal_output() {
 }
 
 #[test]
-fn g9_a_late_frame_wins_over_a_deadline_that_handle_timeout_has_not_expired() {
+fn g9_a_frame_or_a_method_call_after_a_deadline_counts_as_in_time_before_handle_timeout() {
     let mut gateway = Scripted::gateway(gateway_config());
-    let clocks = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(10)));
-    gateway.invoke(call_action().with_timeouts(clocks));
+    let timeouts = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(10)));
+    gateway.invoke(call_action().with_timeouts(timeouts));
     gateway.sent();
     gateway.late(3_600_000).frame(&invoked(1, &named(1), "1"));
     assert!(matches!(gateway.outcome(), Outcome::Result(_)));

@@ -1,6 +1,6 @@
 //! The handshake, the claim and the resume of Tesseron as far as a session handles them (`docs/protocols/tesseron.md`, "Versions" to
-//! "Resume"): the rule of versions, the claim states of a session, and how each end closes. The registry (`claims`) handles codes, tokens
-//! and the right to resume.
+//! "Resume"): the rule of versions, the claim states of a session, and how each end closes. The registry (`tesseron::claims`)
+//! handles codes, tokens and the right to resume.
 
 use protocol_core::mcp::Era;
 use protocol_core::tesseron::AppId;
@@ -16,7 +16,7 @@ use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_conf
 use testkit::scripted::{error, json, notification, request};
 use testkit::tesseron::{CLAIMED, WELCOME, call_action, hello, invoke, invoked, named, progress, sample};
 
-/// An app that declares nothing but its name.
+/// An app that declares only its id and its name.
 fn bare_app() -> Config {
     Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", App::default())
 }
@@ -31,6 +31,7 @@ fn resuming_app() -> Config {
     Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", app)
 }
 
+/// The members that the hello of the bare app and the resume of the resuming app have in common, without the version.
 const BARE: &str = r#""app":{"id":"ledger","name":"Ledger","origin":"unknown"},"actions":[],"resources":[],"capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true}"#;
 
 /// The frame of an app's resume.
@@ -47,7 +48,7 @@ fn handshake_request(end: &mut Scripted) -> (PeerInfo, Option<ResumeCredentials>
     }
 }
 
-/// The newest description of the peer among the queued events, which are all polled.
+/// Polls all queued events. Returns the peer that the last one, a [`Event::PeerChanged`], describes.
 #[track_caller]
 fn changed(end: &mut Scripted) -> PeerInfo {
     match end.events().last() {
@@ -117,8 +118,8 @@ fn items_22_37_a_claim_right_before_or_after_the_welcome_is_not_lost() {
         assert!(matches!(events[..], [Event::Ready(_), Event::PeerChanged(_)]), "{events:?}");
         let peer = app.session.peer().unwrap();
         assert!(peer.capabilities.sampling);
-        let pass = peer.credentials.as_ref().unwrap();
-        assert_eq!((pass.claim_code.as_deref(), pass.resume_token.as_deref()), (None, Some("rt_1")));
+        let credentials = peer.credentials.as_ref().unwrap();
+        assert_eq!((credentials.claim_code.as_deref(), credentials.resume_token.as_deref()), (None, Some("rt_1")));
     }
 }
 
@@ -144,9 +145,9 @@ fn item_23_a_welcome_without_a_token_or_a_code_is_accepted() {
         let mut app = Scripted::new(app_config());
         app.drain().frame(&WELCOME.replace(without, ""));
         assert!(app.session.is_ready());
-        let pass = app.session.peer().unwrap().credentials.clone().unwrap();
-        assert_eq!(pass.claim_code.is_none(), without.contains("claimCode"));
-        assert_eq!(pass.resume_token.is_none(), without.contains("resumeToken"));
+        let credentials = app.session.peer().unwrap().credentials.clone().unwrap();
+        assert_eq!(credentials.claim_code.is_none(), without.contains("claimCode"));
+        assert_eq!(credentials.resume_token.is_none(), without.contains("resumeToken"));
     }
 }
 
@@ -239,7 +240,7 @@ fn item_101_no_list_and_no_value_is_sent_before_the_welcome() {
 }
 
 #[test]
-fn item_36_a_claim_clears_the_code_and_sets_the_agent_and_its_capabilities_if_it_has_them() {
+fn item_36_a_claim_clears_the_code_sets_the_agent_and_sets_the_capabilities_if_it_contains_them() {
     let mut app = Scripted::app(app_config());
     app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"x","name":"X"},"claimedAt":5}"#));
     let peer = changed(&mut app);
@@ -317,7 +318,7 @@ fn item_30_the_welcome_of_a_bound_or_resumed_session_has_no_code() {
 }
 
 #[test]
-fn item_29_a_welcome_and_a_claim_each_have_the_capabilities_of_the_agent_at_their_time() {
+fn item_29_a_welcome_and_a_claim_have_the_capabilities_that_the_agent_has_when_each_is_sent() {
     let known = with(gateway_config(), |config| {
         (config.identity, config.capabilities) = (agent(), agent_capabilities());
         config.capabilities.elicitation = false;
@@ -347,7 +348,7 @@ fn item_25_a_hello_with_another_major_version_is_refused_and_closes_the_session(
 }
 
 #[test]
-fn item_25_after_a_mismatch_a_second_hello_is_not_welcomed() {
+fn item_25_after_a_hello_with_another_major_version_a_second_hello_is_not_welcomed() {
     for config in [gateway_config(), asking_gateway_config()] {
         let mut gateway = Scripted::new(config);
         gateway.frame(&hello(1, "2.0.0")).frame(&hello(2, "1.2.0"));
@@ -445,8 +446,8 @@ fn the_event_of_a_handshake_request_describes_the_app_without_its_secrets() {
     let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0"));
     assert_eq!(gateway.sent(), Vec::<String>::new());
-    let (peer, wants) = handshake_request(&mut gateway);
-    assert_eq!((peer.identity.name.as_str(), wants), ("ledger", None));
+    let (peer, presented) = handshake_request(&mut gateway);
+    assert_eq!((peer.identity.name.as_str(), presented), ("ledger", None));
     assert_eq!(peer.declared.member("actions"), Some(json("[]")));
     assert!(gateway.session.peer().is_none(), "the peer is not accepted yet");
 
@@ -454,8 +455,8 @@ fn the_event_of_a_handshake_request_describes_the_app_without_its_secrets() {
     gateway.frame(&resume(1));
     let event = gateway.session.poll_event().unwrap();
     assert!(!format!("{event:?}").contains("rt_1"), "a secret in the debug text of an event");
-    let Event::HandshakeRequest { peer, resume: Some(wants) } = event else { panic!("{event:?}") };
-    assert_eq!(wants, credentials());
+    let Event::HandshakeRequest { peer, resume: Some(presented) } = event else { panic!("{event:?}") };
+    assert_eq!(presented, credentials());
     assert!(!peer.declared.as_str().contains("rt_1") && !peer.declared.as_str().contains("s_1"), "{:?}", peer.declared);
     gateway.session.welcome(Ok(Welcome { claim_state: ClaimState::Resumed, ..welcome() }), gateway.now).unwrap();
     // The queued frame has the token.
@@ -641,10 +642,10 @@ fn item_102_a_resume_has_the_manifest_and_the_credentials_and_comes_instead_of_a
 fn item_103_the_new_token_is_reported_and_used_for_the_next_resume() {
     let mut app = Scripted::new(resuming_app());
     app.drain().frame(&WELCOME.replace("rt_1", "rt_2"));
-    let pass = app.session.peer().unwrap().credentials.clone().unwrap();
-    assert!(!format!("{pass:?}{:?}", app.session).contains("rt_2"), "a secret in a debug text");
+    let credentials = app.session.peer().unwrap().credentials.clone().unwrap();
+    assert!(!format!("{credentials:?}{:?}", app.session).contains("rt_2"), "a secret in a debug text");
     let mut next = App::default();
-    next.resume = Some(ResumeCredentials { session_id: pass.session_id, resume_token: pass.resume_token.unwrap() });
+    next.resume = Some(ResumeCredentials { session_id: credentials.session_id, resume_token: credentials.resume_token.unwrap() });
     let again = Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", next);
     assert_eq!(Scripted::new(again).sent(), [resume(1).replace("rt_1", "rt_2")]);
 }
@@ -664,8 +665,8 @@ fn item_105_a_resumed_session_is_claimed_at_once_and_sends_no_claim() {
     let known = with(asking_gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
     let mut gateway = Scripted::new(known);
     gateway.frame(&resume(1).replace(r#""actions":[]"#, r#""actions":[{"name":"new"}]"#));
-    let (peer, wants) = handshake_request(&mut gateway);
-    assert_eq!((peer.declared.member("actions"), wants), (Some(json(r#"[{"name":"new"}]"#)), Some(credentials())));
+    let (peer, presented) = handshake_request(&mut gateway);
+    assert_eq!((peer.declared.member("actions"), presented), (Some(json(r#"[{"name":"new"}]"#)), Some(credentials())));
     let resumed = Welcome { session_id: "s_1".into(), resume_token: Some("rt_2".into()), claim_state: ClaimState::Resumed };
     gateway.session.welcome(Ok(resumed), gateway.now).unwrap();
     assert_eq!(
@@ -784,6 +785,8 @@ fn a_handshake_that_comes_while_a_gateway_closes_is_not_welcomed() {
         assert_eq!(gateway.events(), [Event::Closed(CloseReason::Local)]);
     }
 }
+
+// ---- The capabilities of the agent ----
 
 #[test]
 fn a_form_is_not_sent_to_an_agent_that_does_not_support_forms() {

@@ -1,6 +1,6 @@
-//! The bugs of the Tesseron reference that could occur in a session (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
-//! numbered in the order of its table). The bugs of discovery and claims have tests in `tesseron/src/claims`, those of routing in
-//! `bridge_reference_bugs.rs`.
+//! The bugs of the Tesseron reference that could occur in a session (`docs/protocols/tesseron.md`, "Faults of the reference
+//! implementation", numbered in the order of its table). The bugs of discovery and claims have tests in `tesseron/src/claims`, those of
+//! routing in `bridge_reference_bugs.rs`.
 
 use std::time::Duration;
 
@@ -17,12 +17,13 @@ use testkit::{Pair, Scripted};
 
 const CANCELLED: &str = r#""error":{"code":-32001,"message":"Action invocation was cancelled."}"#;
 
-/// The frame of the resume of the app that sends [`hello`].
+/// A resume of the app whose hello is [`hello`].
 fn resume(id: u64) -> String {
     let credentials = r#""sessionId":"s_1","resumeToken":"rt_1","protocolVersion""#;
     hello(id, "1.2.0").replace("tesseron/hello", "tesseron/resume").replace(r#""protocolVersion""#, credentials)
 }
 
+/// An app that serves the invocation `i1`, its request 7.
 fn serving() -> (Scripted, InboundId) {
     let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(7, "i1");
@@ -130,7 +131,7 @@ fn bug_5_a_second_invocation_with_the_same_id_does_not_replace_the_first() {
     app.events();
     app.frame(&cancel("i1"));
     assert_eq!(app.events(), [Event::Cancelled { id: first, why: CancelReason::Peer(None) }]);
-    // The invocation id can be used again, and the end of the first invocation does not free it for a third one.
+    // The invocation id can be used again, and the end of the first handler does not free it for a third invocation.
     let second = app.receive_invoke(9, "i1");
     app.session.respond(first, Reply::Done, app.now).unwrap_err();
     app.frame(&invoke(10, "i1"));
@@ -174,8 +175,8 @@ fn calling_from(first_id: u64) -> (Scripted, String) {
 fn bug_6_late_frames_about_invocations_of_an_old_channel_have_no_effect_on_the_new_one() {
     // A handler that still runs after its app has resumed on a new channel may send frames with an old invocation id. A late response has
     // an old request id.
-    let (last, old) = calling_from(1);
-    let (mut gateway, new) = calling_from(last.session.stats().frames_out + 1_000);
+    let (previous, old) = calling_from(1);
+    let (mut gateway, new) = calling_from(previous.session.stats().frames_out + 1_000);
     assert_ne!(old, new);
     for late in [progress(&old, r#","percent":99"#), sample(50, &old), invoked(1, &old, "1"), error(1, -32001, "late")] {
         gateway.frame(&late);
