@@ -74,3 +74,19 @@ impl Subscriptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Subscriptions;
+
+    /// A regression: the peer was refused, although it asked for a subscription that it has.
+    #[test]
+    fn at_the_maximum_a_subscription_that_exists_can_be_made_again() {
+        let mut subscriptions = Subscriptions::default();
+        for _ in 0..2 {
+            subscriptions.subscribe(None, "file:a".into(), 1).unwrap();
+        }
+        assert_eq!(subscriptions.all(), [("file:a".into(), "file:a".into())]);
+        assert!(subscriptions.subscribe(None, "file:b".into(), 1).is_err());
+    }
+}

@@ -1,6 +1,7 @@
 //! Tools: their entries in lists, their arguments, results and errors.
 
 use core::task::Poll;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -144,6 +145,15 @@ fn only_a_few_of_many_errors_are_named_and_long_values_are_cut() {
     assert!(run.text().ends_with("; and 95 more"), "{}", run.text());
     let run = harness(stepper()).call_tool("steps", text(json!({"steps": "x".repeat(100_000)})));
     assert!(run.text().len() < 400 && run.text().ends_with(r#"is not of type "integer""#), "{}", run.text());
+}
+
+/// A regression: the pointer of an error was as long as the keys of the caller.
+#[test]
+fn the_keys_of_a_caller_are_cut_in_a_validation_error() {
+    let tool = Tool::new("sum", async |_: Context, prices: BTreeMap<String, u32>| Ok(prices.len()));
+    let run = harness(tool).call_tool("sum", text(json!({"x".repeat(100_000): "7"})));
+    assert!(run.is_tool_error());
+    assert!(run.text().len() < 400 && run.text().ends_with(r#"xxx: "7" is not of type "integer""#), "{}", run.text());
 }
 
 #[test]
