@@ -357,6 +357,9 @@ fn no_sent_frame_is_longer_than_the_limit() {
 #[test]
 fn log_records_exceed_the_output_limit_only_by_a_bounded_amount() {
     const ROOM: usize = 1_000;
+    /// More than a record has besides its data.
+    const OVERHEAD: usize = 100;
+    let (large, larger) = ("x".repeat(ROOM - 200), "y".repeat(2 * ROOM));
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = ROOM));
     let mut log = |data: Json| {
         let record = LogRecord::new(Level::Error, data);
@@ -366,12 +369,16 @@ fn log_records_exceed_the_output_limit_only_by_a_bounded_amount() {
     for _ in 0..20 {
         log(json("1"));
     }
-    // A large record is queued only if the records that it replaces have at least as many bytes together.
-    let large = Json::string(&"x".repeat(ROOM));
+    // Below the limit a record of any length is queued. Above it, a record is queued only if the records that it replaces have at least as
+    // many bytes together.
     for _ in 0..20 {
-        let queued = log(large.clone());
-        assert!(queued <= 3 * ROOM, "{queued}");
+        for data in [&large, &larger] {
+            let queued = log(Json::string(data));
+            assert!(queued < ROOM + larger.len() + OVERHEAD, "{queued}");
+        }
     }
+    let sent = server.sent();
+    assert!(sent.iter().any(|record| record.contains(&large) || record.contains(&larger)), "{sent:?}");
 }
 
 #[test]

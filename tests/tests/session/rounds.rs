@@ -798,6 +798,12 @@ fn a_resumed_call_has_its_number_of_rounds_and_its_depth_and_its_deadline_starts
     assert!(
         matches!(other.at(5_020).events().as_slice(), [Event::Done { id: ended, outcome: Outcome::TimedOut(_), .. }] if *ended == id)
     );
+    // The retry has the depth of the pending input.
+    let mut other = client();
+    resume(&mut other, &changed(&|value| value["depth"] = 2.into())).unwrap();
+    let key = keys(&mut other)[0];
+    other.session.provide_input(key, accepted("x"), other.now).unwrap();
+    assert!(other.sent()[0].contains(r#""protocol-core/samplingDepth":2"#));
     // A cancel between two rounds sends no frame here either.
     let mut other = client();
     let id = resume(&mut other, &text).unwrap();
