@@ -1,4 +1,4 @@
-//! The body of a response.
+//! The bodies of responses and requests.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -14,14 +14,14 @@ use crate::server::Exchange;
 
 /// The body of a response: one piece of JSON, a stream of events, or nothing.
 ///
-/// Dropping a stream before its end means that the client has disconnected: a request without a handshake is cancelled, and a request with
-/// a handshake goes on.
+/// Dropping a stream before its end means that the client has disconnected: a stateless request is cancelled, and a request of a
+/// session with a handshake goes on.
 pub struct HttpBody {
     kind: Kind,
 }
 
 enum Kind {
-    /// The rest of a body whose length is known.
+    /// A body whose length is known; `None` if it is empty, or was returned.
     Whole(Option<Bytes>),
     Stream(Box<Exchange>),
 }
@@ -45,17 +45,17 @@ impl HttpBody {
     }
 }
 
-/// The body of a request that was already read.
+/// The body of a request, read into memory.
 #[derive(Debug)]
-pub(crate) struct ReadBody(Option<Bytes>);
+pub(crate) struct BufferedBody(Option<Bytes>);
 
-impl ReadBody {
+impl BufferedBody {
     pub(crate) const fn new(bytes: Bytes) -> Self {
         Self(Some(bytes))
     }
 }
 
-impl Body for ReadBody {
+impl Body for BufferedBody {
     type Data = Bytes;
     type Error = Infallible;
 

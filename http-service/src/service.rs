@@ -13,7 +13,7 @@ use http_body::Body;
 use protocol_core::drive::LaneMachine;
 use protocol_core::http::HttpServerConfig;
 
-use crate::body::{HttpBody, ReadBody};
+use crate::body::{BufferedBody, HttpBody};
 use crate::future::HttpFuture;
 use crate::server::{OtherMachine, Owner};
 
@@ -67,7 +67,7 @@ impl HttpService {
     /// # Cancel safety
     /// Not cancel safe: dropping the future, or later the body, means that the client has disconnected, as for an [`HttpFuture`].
     pub async fn respond(&self, request: Request<Bytes>) -> Response<HttpBody> {
-        let request = request.map(ReadBody::new);
+        let request = request.map(BufferedBody::new);
         let Ok(response) = HttpFuture::new(Arc::clone(&self.owner), request).await;
         response
     }

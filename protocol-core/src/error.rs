@@ -128,7 +128,7 @@ violations! {
     RepeatedMember = "a message that repeats a member",
     /// An array in a revision without batches, an empty array, or an array longer than [`crate::Limits::batch`]. An MCP server answers with
     /// -32600.
-    InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
+    InvalidBatch = "an empty batch, an oversized one, or any batch where none is allowed",
     /// A response whose id is no number, or a number above all that this session has used; a response to a call, an input request or a
     /// subscription whose request was not polled yet; or a response that came by another lane than its input request (Tesseron). A response
     /// with any other number that belongs to no request counts in [`crate::Stats::late_frames`].

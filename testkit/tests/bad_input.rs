@@ -1,5 +1,5 @@
-//! Invalid configurations and machines, which must fail soon and with a clear message, and links and handlers on which a run must not wait
-//! for ever.
+//! Invalid configurations and machines must fail soon, with a clear message. A run must not wait for ever for a link that loses frames, or
+//! for a handler that never ends.
 
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,23 +41,24 @@ fn a_world_that_loses_everything_fails_with_the_number_of_lost_frames() {
 #[test]
 fn a_loop_at_a_link_that_loses_everything_ends_and_its_campaign_is_vacuous() {
     let mut campaign = Campaign::new(&[Happening::Request, Happening::Cancel]);
-    campaign.run(0..3, 0, |case| {
-        let mut link = FarEnd::new(client_config(), Faults::losing_everything(), case.seed);
-        link.run(|link, now| {
-            while link.receive(now).is_some() {}
+    campaign.run(0..3, 0, |recording| {
+        let mut far_end = FarEnd::new(client_config(), Faults::losing_everything(), recording.seed);
+        far_end.run(|far_end, now| {
+            while far_end.receive(now).is_some() {}
             None
         });
-        link.coverage().clone()
+        far_end.coverage().clone()
     });
     let what = failure(|| campaign.finish());
     assert!(what.starts_with("vacuous: in 3 cases no request arrived"), "{what}");
 }
 
 #[test]
-fn a_campaign_without_a_case_is_vacuous() {
+fn a_campaign_without_a_case_or_without_a_required_happening_is_vacuous() {
     assert!(failure(|| Campaign::new(&[]).finish()).starts_with("vacuous: in 0 cases"));
     let mut campaign = Campaign::new(&[Happening::Cancel, Happening::Progress]);
-    campaign.run(0..5, 0, |recording| {
+    let operations = 0;
+    campaign.run(0..5, operations, |recording| {
         let mut world = World::messages(client_config(), server_config(), recording.seed);
         recording.play(&mut world);
         world.finish(0);
@@ -83,8 +84,8 @@ fn a_failing_case_prints_itself_and_can_be_run_again() {
     assert!(!line.contains('\n') && failure(|| Campaign::new(&[]).again(line, case)).contains("a cancel happened"));
     let recording: Recording = line.parse().expect("a recording");
     assert_eq!(recording.to_string(), line);
-    for no in ["", "seed", "seed x operations", "seed 1 operations 00", "seed 1 operations 0001020g", "seed 1"] {
-        assert!(no.parse::<Recording>().is_err(), "{no}");
+    for invalid in ["", "seed", "seed x operations", "seed 1 operations 00", "seed 1 operations 0001020g", "seed 1"] {
+        assert!(invalid.parse::<Recording>().is_err(), "{invalid}");
     }
     assert!(failure(|| Campaign::new(&[]).again("nonsense", case)).contains("nonsense"));
 }
@@ -104,6 +105,7 @@ fn a_search_with_bounds_of_zero_fails() {
         assert_eq!(explore(|| Any, bounds), Err(Failure::Nothing));
     }
     let [client, server] = [client_config(), server_config()].map(|config| Session::new(config, Instant::ZERO));
+    // By default no step of a pair is allowed.
     let none = explore_pair(client, server, pair::Bounds::default(), Orders::Enough).expect_err("nothing can happen");
     assert!(none.what.contains("nothing can happen"), "{}", none.what);
 }
@@ -131,8 +133,8 @@ fn a_search_of_a_machine_with_infinitely_many_states_fails() {
 
 #[test]
 fn a_search_returns_the_fewest_steps_to_a_violation() {
-    struct Lock(Vec<u8>);
-    impl Explored for Lock {
+    struct CombinationLock(Vec<u8>);
+    impl Explored for CombinationLock {
         type Step = u8;
         fn steps(&self) -> Vec<u8> {
             vec![0, 1]
@@ -145,7 +147,7 @@ fn a_search_returns_the_fewest_steps_to_a_violation() {
             self.0.clone()
         }
     }
-    let failure = explore(|| Lock(Vec::new()), Bounds::default()).expect_err("it opens");
+    let failure = explore(|| CombinationLock(Vec::new()), Bounds::default()).expect_err("it opens");
     assert_eq!(failure, Failure::Objection { what: "open".to_owned(), way: vec![1, 1, 0] });
 }
 
@@ -164,8 +166,8 @@ fn a_session_that_never_stops_sending_fails() {
 }
 
 #[test]
-fn a_gateway_that_goes_on_passing_frames_fails() {
-    /// A gateway that pings both ends in each step.
+fn a_gateway_that_never_stops_sending_fails() {
+    /// A gateway that pings both ends each time that it is asked to relay.
     struct Chatty([Watched; 2]);
     impl Relay for Chatty {
         type Leg = Watched;
@@ -188,7 +190,7 @@ fn a_gateway_that_goes_on_passing_frames_fails() {
 }
 
 #[test]
-fn a_crowd_whose_links_lose_everything_settles_and_can_be_finished() {
+fn a_crowd_whose_links_lose_everything_ends_and_can_be_finished() {
     let names = ["one", "other"];
     let clients = names.map(|name| with(client_config(), |config| config.identity.name = name.to_owned()));
     let mut crowd = Crowd::new(Session::new(server_config(), Instant::ZERO), clients, Ways::Lanes, 1);
@@ -200,13 +202,13 @@ fn a_crowd_whose_links_lose_everything_settles_and_can_be_finished() {
 }
 
 #[test]
-fn a_crowd_without_clients_or_with_a_name_within_another_is_refused() {
+fn a_crowd_without_clients_or_with_a_name_that_contains_another_panics() {
     let crowd = |names: &[&str]| {
         let clients = names.iter().map(|name| with(client_config(), |config| config.identity.name = (*name).to_owned()));
         let clients: Vec<_> = clients.collect();
         failure(|| drop(Crowd::new(Session::new(server_config(), Instant::ZERO), clients, Ways::Channel, 1)))
     };
-    assert!(crowd(&[]).contains("a crowd has a client"));
+    assert!(crowd(&[]).contains("a crowd needs at least one client"));
     assert!(crowd(&["a", "ab"]).contains("the name of client 0 is part of that of another"));
 }
 
@@ -214,13 +216,13 @@ fn a_crowd_without_clients_or_with_a_name_within_another_is_refused() {
 #[test]
 fn a_case_ends_although_its_handlers_never_end() {
     let mut campaign = Campaign::new(&[Happening::Request, Happening::Deadline, Happening::Closed]);
-    campaign.run(0..5, 0, |case| {
-        let mut link = FarEnd::new(client_config(), Faults::default(), case.seed);
+    campaign.run(0..5, 0, |recording| {
+        let mut far_end = FarEnd::new(client_config(), Faults::default(), recording.seed);
         let config = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
         let mut session = Watched::new(Session::new(config, Instant::ZERO), Instant::ZERO);
         session.judge_mut().distrust_peer();
-        link.run(|link, now| {
-            while let Some(arrival) = link.receive(now) {
+        far_end.run(|far_end, now| {
+            while let Some(arrival) = far_end.receive(now) {
                 match arrival {
                     Arrival::Message(frame) => drop(session.handle_frame(frame, protocol_core::Lane::CHANNEL, now)),
                     // The loop does not end the session either, so that only the deadlines end calls.
@@ -230,7 +232,7 @@ fn a_case_ends_although_its_handlers_never_end() {
             session.handle_timeout(now);
             while session.poll_event().is_some() {}
             while let Some(out) = session.poll_transmit() {
-                link.send(&out.frame, now);
+                far_end.send(&out.frame, now);
             }
             session.poll_timeout()
         });
@@ -246,8 +248,8 @@ fn a_case_ends_although_its_handlers_never_end() {
 fn a_loop_that_spins_fails() {
     let spin = |next: fn(Instant) -> Instant| {
         failure(|| {
-            let mut link = FarEnd::new(client_config(), Faults::default(), 1);
-            link.run(|_, now| Some(next(now)));
+            let mut far_end = FarEnd::new(client_config(), Faults::default(), 1);
+            far_end.run(|_, now| Some(next(now)));
         })
     };
     assert!(spin(|now| now).starts_with("the loop spins: 1000 turns"));
@@ -258,11 +260,11 @@ fn a_loop_that_spins_fails() {
 #[test]
 fn a_broken_session_in_a_loop_under_test_is_rejected() {
     let what = failure(|| {
-        let mut link = FarEnd::new(client_config(), Faults::default(), 3);
+        let mut far_end = FarEnd::new(client_config(), Faults::default(), 3);
         let broken = Broken::new(Session::new(server_config(), Instant::ZERO), Fault::Panics);
         let mut session = Watched::new(broken, Instant::ZERO);
-        link.run(|link, now| {
-            while let Some(arrival) = link.receive(now) {
+        far_end.run(|far_end, now| {
+            while let Some(arrival) = far_end.receive(now) {
                 match arrival {
                     Arrival::Message(frame) => _ = session.handle_frame(frame, protocol_core::Lane::CHANNEL, now).unwrap(),
                     Arrival::End(end) => session.handle_end(end, now),
@@ -271,7 +273,7 @@ fn a_broken_session_in_a_loop_under_test_is_rejected() {
             session.handle_timeout(now);
             while session.poll_event().is_some() {}
             while let Some(out) = session.poll_transmit() {
-                link.send(&out.frame, now);
+                far_end.send(&out.frame, now);
             }
             session.poll_timeout()
         });

@@ -11,16 +11,16 @@ use crate::json::read::{Kind, Members, elements, for_each_member, integer, membe
 
 /// The kinds of field that a protocol allows in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fields {
+pub(super) enum FieldKinds {
     /// Text, numbers, booleans, and one choice from an `enum`.
     Plain,
     /// The kinds of `Plain`, and also choices with titles, and several choices at once (MCP 2025-11-25).
     Rich,
 }
 
-/// Checks that `schema` describes a flat object, whose fields are of the kinds in `fields`.
-pub(super) fn check(schema: &Json, fields: Fields) -> Result<(), String> {
-    Form::read(schema.as_bytes(), fields).map(drop)
+/// Checks that `schema` describes a flat object, whose fields are of these kinds.
+pub(super) fn check(schema: &Json, kinds: FieldKinds) -> Result<(), String> {
+    Form::read(schema.as_bytes(), kinds).map(drop)
 }
 
 /// Checks that the protocol defines every `format` in a schema of ours that passed [`check`]. In a schema of a peer, an unknown format is
@@ -38,7 +38,7 @@ pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
 
 /// Checks that `content` answers the form `schema`, which passed [`check`].
 pub(super) fn check_content(schema: &Json, content: &Json) -> Result<(), String> {
-    Form::read(schema.as_bytes(), Fields::Rich)?.fits(content.as_bytes())
+    Form::read(schema.as_bytes(), FieldKinds::Rich)?.fits(content.as_bytes())
 }
 
 /// The form of a confirmation, which has no field.
@@ -53,7 +53,7 @@ struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    fn read(schema: &'a [u8], fields: Fields) -> Result<Self, String> {
+    fn read(schema: &'a [u8], kinds: FieldKinds) -> Result<Self, String> {
         if Kind::of(schema) != Kind::Object || text_member(schema, "type").as_deref() != Some("object") {
             return Err(String::from("the requested schema must be of type object"));
         }
@@ -65,7 +65,7 @@ impl<'a> Form<'a> {
             let members = Members::of(properties).ok_or("properties of the requested schema must be an object")?;
             for (key, property) in members {
                 let name = key.name();
-                let field = Field::read(property, fields).map_err(|why| alloc::format!("property {name}: {why}"))?;
+                let field = Field::read(property, kinds).map_err(|why| alloc::format!("property {name}: {why}"))?;
                 if form.fields.insert(name.clone(), field).is_some() {
                     return Err(alloc::format!("property {name} is repeated"));
                 }
@@ -108,17 +108,17 @@ enum Field<'a> {
     Text { shortest: Option<u64>, longest: Option<u64> },
     Number { whole: bool, least: Option<f64>, most: Option<f64> },
     Boolean,
-    OneOf(Choices<'a>),
-    SomeOf { choices: Choices<'a>, fewest: Option<u64>, most: Option<u64> },
+    Choice(Choices<'a>),
+    SeveralChoices { choices: Choices<'a>, fewest: Option<u64>, most: Option<u64> },
 }
 
 impl<'a> Field<'a> {
-    fn read(property: &'a [u8], fields: Fields) -> Result<Self, String> {
+    fn read(property: &'a [u8], kinds: FieldKinds) -> Result<Self, String> {
         if Kind::of(property) != Kind::Object {
             return Err(String::from("must be an object"));
         }
         let kind = text_member(property, "type").ok_or("needs one type, as text")?;
-        let rich = fields == Fields::Rich;
+        let rich = kinds == FieldKinds::Rich;
         let forbidden: &[&str] = match &*kind {
             "array" => &["properties", "$ref", "anyOf", "oneOf", "allOf", "not"],
             "string" if rich => &["properties", "items", "$ref", "anyOf", "allOf", "not"],
@@ -128,26 +128,28 @@ impl<'a> Field<'a> {
         if let Some(word) = forbidden.iter().find(|word| member(property, word).is_some()) {
             return Err(alloc::format!("must be a primitive: {word} is not allowed"));
         }
-        let whole = |name: &str| match member(property, name) {
+        let read_count = |name: &str| match member(property, name) {
             None => Ok(None),
             Some(value) => integer::<u64>(value).map(Some).ok_or_else(|| alloc::format!("{name} must be a whole number")),
         };
-        let real = |name: &str| match member(property, name) {
+        let read_number = |name: &str| match member(property, name) {
             None => Ok(None),
             Some(value) => number(value).map(Some).ok_or_else(|| alloc::format!("{name} must be a number")),
         };
         let field = match &*kind {
             "string" => match choices(property)? {
-                Some(choices) => Self::OneOf(choices),
-                None => Self::Text { shortest: whole("minLength")?, longest: whole("maxLength")? },
+                Some(choices) => Self::Choice(choices),
+                None => Self::Text { shortest: read_count("minLength")?, longest: read_count("maxLength")? },
             },
-            "number" | "integer" => Self::Number { whole: kind == "integer", least: real("minimum")?, most: real("maximum")? },
+            "number" | "integer" => {
+                Self::Number { whole: kind == "integer", least: read_number("minimum")?, most: read_number("maximum")? }
+            }
             "boolean" => Self::Boolean,
             "array" if rich => {
                 let items =
                     member(property, "items").filter(|items| Kind::of(items) == Kind::Object).ok_or("items must be an object")?;
                 let choices = choices(items)?.ok_or("items must list what may be chosen")?;
-                Self::SomeOf { choices, fewest: whole("minItems")?, most: whole("maxItems")? }
+                Self::SeveralChoices { choices, fewest: read_count("minItems")?, most: read_count("maxItems")? }
             }
             other => return Err(alloc::format!("type {other} is no primitive")),
         };
@@ -169,14 +171,15 @@ impl<'a> Field<'a> {
             }
             Self::Number { whole, least, most } => {
                 let number = number(value).ok_or("must be a number")?;
-                // Every `f64` of at least 2^52, about 4.5e15, is a whole number. Below 9e15 the conversion to `i64` is exact.
+                // Every `f64` of at least 2^52 (about 4.5e15) is whole. Every smaller whole one can be converted to `i64` and back; 9e15 is a
+                // number between 2^52 and the limit of `i64`.
                 check(!whole || number.abs() >= 9e15 || number as i64 as f64 == number, "must be a whole number")?;
                 check(least.is_none_or(|least| number >= least), "is too small")?;
                 check(most.is_none_or(|most| number <= most), "is too large")
             }
             Self::Boolean => check(Kind::of(value) == Kind::Bool, "must be true or false"),
-            Self::OneOf(choices) => check(is_choice(choices, value), "is none of the choices"),
-            Self::SomeOf { choices, fewest, most } => {
+            Self::Choice(choices) => check(is_choice(choices, value), "is none of the choices"),
+            Self::SeveralChoices { choices, fewest, most } => {
                 check(Kind::of(value) == Kind::Array, "must be an array")?;
                 let chosen = elements(value);
                 check(chosen.iter().all(|value| is_choice(choices, value)), "has an element that is none of the choices")?;

@@ -75,9 +75,9 @@ impl Outgoing {
         Self { op, parts, meta: None, log_level: None }
     }
 
-    /// Returns `false` for a request that sets the log level to an unknown level, and for a request that subscribes or unsubscribes without
-    /// a URI. The session needs the level and the URI, since it sends neither request to a stateless peer: it writes the level into the
-    /// `_meta` of every request, and the URI into its `subscriptions/listen`. Returns `true` for any other request.
+    /// Returns `true` if the session can read what it needs from the request. To a stateless peer the session sends no request that sets the
+    /// log level, subscribes or unsubscribes. It writes the level into the `_meta` of each request instead, and the URI into its
+    /// `subscriptions/listen`. So such a request needs a known level, or a URI. Any other request is valid.
     pub(crate) fn is_understood(&self) -> bool {
         match self.op {
             Op::SetLogLevel => self.level().is_some(),

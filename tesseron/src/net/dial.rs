@@ -75,7 +75,7 @@ mod web_socket {
     ) -> Result<TesseronTransport, Failed> {
         let upgraded = async {
             let stream = connect::<S>(url).await?;
-            upgrade::dial::<S::Io, _>(stream, url, code).await
+            upgrade::request_upgrade::<S::Io, _>(stream, url, code).await
         };
         let socket = in_time(alarm, upgraded).await.ok_or(io::ErrorKind::TimedOut)??;
         Ok(TesseronTransport::dialled(Box::new(socket)))

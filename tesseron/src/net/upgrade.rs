@@ -6,10 +6,10 @@ use std::io;
 use std::string::{String, ToString as _};
 use std::vec::Vec;
 
-use tungstenite::handshake::client::{Response as Answer, generate_key};
+use tungstenite::handshake::client::{self, generate_key};
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::handshake::machine::TryParse;
-use tungstenite::handshake::server::{Request, Response, create_response, write_response};
+use tungstenite::handshake::server::{self, Request, create_response, write_response};
 use tungstenite::http::{HeaderValue, StatusCode};
 
 use crate::claims::{BindRefused, ClaimCode, Offer, SUBPROTOCOL};
@@ -42,7 +42,7 @@ async fn read_head<B: StreamIo<S>, S, H: TryParse>(stream: &mut S) -> io::Result
             return Ok((head, read.get(length..).unwrap_or_default().to_vec()));
         }
     }
-    Err(invalid("its head is too long"))
+    Err(invalid("the head is too long"))
 }
 
 /// Writes all of `bytes`.
@@ -61,7 +61,7 @@ async fn write<B: StreamIo<S>, S>(stream: &mut S, mut bytes: &[u8]) -> io::Resul
 pub(super) struct UpgradeRequest {
     offer: Offer,
     /// The answer to send if the gateway is accepted.
-    answer: Response,
+    answer: server::Response,
     /// The bytes that were read after the request.
     after: Vec<u8>,
 }
@@ -80,7 +80,7 @@ pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<Upgrad
     if request.headers().contains_key("Origin") {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    // The request is checked before its code, so that no code is spent on a request that cannot be upgraded.
+    // This also checks the request, before the claim code in it is checked, so that no code is spent on a request that cannot be upgraded.
     let mut answer = create_response(&request).map_err(invalid)?;
     answer.headers_mut().insert(PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     let offer = Offer::parse(request.headers().get_all(PROTOCOL).iter().filter_map(|value| value.to_str().ok()));
@@ -99,7 +99,7 @@ pub(super) async fn accept<B: StreamIo<S>, S>(mut stream: S, request: UpgradeReq
 pub(super) async fn refuse<B: StreamIo<S>, S>(stream: &mut S, refused: BindRefused) -> io::Result<()> {
     let status = refused.http_status().ok_or(io::ErrorKind::PermissionDenied)?;
     let why = refused.to_string();
-    let answer = Response::builder()
+    let answer = server::Response::builder()
         .status(status)
         .header("Connection", "close")
         .header("Content-Type", "text/plain; charset=utf-8")
@@ -110,31 +110,31 @@ pub(super) async fn refuse<B: StreamIo<S>, S>(stream: &mut S, refused: BindRefus
     write::<B, S>(stream, &message).await
 }
 
-/// Requests an upgrade at the gateway's end.
-pub(super) async fn dial<B: StreamIo<S>, S>(
+/// At the gateway's end: requests the upgrade of a connected stream, and reads the answer.
+pub(super) async fn request_upgrade<B: StreamIo<S>, S>(
     mut stream: S,
     url: &LoopbackUrl,
     code: Option<&ClaimCode>,
 ) -> Result<WebSocket<B, S>, Failed> {
     let key = generate_key();
     write::<B, S>(&mut stream, request(url, &key, code).as_bytes()).await?;
-    let (answer, after) = read_head::<B, S, Answer>(&mut stream).await?;
+    let (answer, after) = read_head::<B, S, client::Response>(&mut stream).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let status = answer.status().as_u16();
-        let why = read_body::<B, S>(&mut stream, &answer, after).await;
+        let why = read_reason::<B, S>(&mut stream, &answer, after).await;
         return Err(Failed::Refused(status, BindRefused::from_answer(status, &why)));
     }
     if !upgrades(&answer, &key) {
-        return Err(invalid("its answer is no upgrade to a WebSocket of Tesseron").into());
+        return Err(invalid("the answer is no upgrade to a WebSocket of Tesseron").into());
     }
     Ok(WebSocket::client(stream, after))
 }
 
-/// The maximum length of the text of an answer, in bytes.
+/// The maximum length of the reason in a refusal, in bytes. Each [`BindRefused`] that an app of this crate sends is shorter.
 const MAX_REASON: usize = 256;
 
-/// Reads the text of an answer; empty if it cannot be read, or is longer than any text of our own apps.
-async fn read_body<B: StreamIo<S>, S>(stream: &mut S, answer: &Answer, mut read: Vec<u8>) -> String {
+/// Reads the reason in a refusal; empty if it cannot be read, or is longer than [`MAX_REASON`].
+async fn read_reason<B: StreamIo<S>, S>(stream: &mut S, answer: &client::Response, mut read: Vec<u8>) -> String {
     let length = answer.headers().get("Content-Length").and_then(|length| length.to_str().ok()?.parse().ok());
     let Some(length) = length.filter(|length| *length <= MAX_REASON) else { return String::new() };
     let mut piece = [0; MAX_REASON];
@@ -158,7 +158,7 @@ fn request(url: &LoopbackUrl, key: &str, code: Option<&ClaimCode>) -> String {
     )
 }
 
-fn upgrades(answer: &Answer, key: &str) -> bool {
+fn upgrades(answer: &client::Response, key: &str) -> bool {
     let headers = answer.headers();
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     header("Upgrade").eq_ignore_ascii_case("websocket")

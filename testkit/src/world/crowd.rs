@@ -74,7 +74,7 @@ impl<S: Subject> Crowd<S> {
         let clients: Vec<_> = clients.into_iter().map(|config| Watched::new(Session::new(config, now), now)).collect();
         let links = (0..clients.len() as u64).map(|at| [seed + 2 * at, seed + 2 * at + 1].map(SimLink::new)).collect();
         let crowd = Self { server: Watched::new(server, now), clients, ways, links, now };
-        assert!(!crowd.is_empty(), "a crowd has a client");
+        assert!(!crowd.is_empty(), "a crowd needs at least one client");
         for at in 0..crowd.len() {
             let is_other = |other: &usize| *other != at && crowd.name(*other).contains(crowd.name(at));
             assert_eq!((0..crowd.len()).find(is_other), None, "the name of client {at} is part of that of another");

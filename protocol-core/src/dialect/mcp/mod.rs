@@ -20,7 +20,7 @@ pub(crate) use rounds::{RetryMembers, round_size};
 pub(crate) use stateless::{write_acknowledged, write_published};
 pub(crate) use stateless_client::{names_our_revision, read_probe_answer, write_listen, write_probe};
 
-use crate::dialect::form::{self, Fields};
+use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::Confirmation;
 use crate::dialect::{AskUnfit, Capabilities, Dialect, Notice, Op, Rules, Unfit};
 
@@ -216,8 +216,8 @@ impl Mcp {
     }
 
     /// The kinds of field that a form may have in this revision.
-    fn fields(self) -> Fields {
-        if self.revision() >= Revision::R2025_11_25 { Fields::Rich } else { Fields::Plain }
+    fn fields(self) -> FieldKinds {
+        if self.revision() >= Revision::R2025_11_25 { FieldKinds::Rich } else { FieldKinds::Plain }
     }
 
     /// Returns `true` if the revision has elicitation in URL mode.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::write::handshake_answer;
 use super::{Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling, stateless, stateless_client};
-use crate::dialect::form::{self, Fields};
+use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::request::{Member, RawParams, read_completion};
 use crate::dialect::{
     Answer, Ask, Capabilities, Consent, Elicit, Elicited, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest,
@@ -500,7 +500,7 @@ pub(super) fn read_capabilities(declared: &Json) -> Capabilities {
     }
 }
 
-fn read_form(params: &Json, fields: Fields) -> Result<Ask, String> {
+fn read_form(params: &Json, fields: FieldKinds) -> Result<Ask, String> {
     let message = params.member("message").as_ref().and_then(json_string).ok_or("message must be text")?;
     let schema = params.member("requestedSchema").ok_or("requestedSchema is missing")?;
     form::check(&schema, fields)?;

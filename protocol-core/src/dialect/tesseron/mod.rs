@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use crate::dialect::form::{self, Fields};
+use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::Confirmation;
 use crate::dialect::{Ask, AskUnfit, Capabilities, Dialect, Identity, Notice, Op, Rules, Unfit};
 use crate::json::{Json, Text};
@@ -244,7 +244,7 @@ impl Tesseron {
             };
         match ask {
             _ if !supported => Err(AskUnfit::Unsupported),
-            Ask::Elicit(elicit) => form::check(&elicit.schema, Fields::Plain).map_err(AskUnfit::Invalid),
+            Ask::Elicit(elicit) => form::check(&elicit.schema, FieldKinds::Plain).map_err(AskUnfit::Invalid),
             Ask::Sample(sample) => read::check_sample(sample).map_err(AskUnfit::Invalid),
             Ask::Confirm { .. } | Ask::OpenUrl(_) | Ask::Roots => Ok(()),
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::write::{client_name, welcomed};
 use super::{App, AppId, ResumeCredentials, Tesseron, code, is_compatible, is_ours, named_exchange, op_of};
-use crate::dialect::form::{self, Fields};
+use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::{HandshakeAnswer, HandshakeRejected};
 use crate::dialect::request::{Member, RawParams};
 use crate::dialect::{
@@ -494,6 +494,6 @@ fn read_tokens(max: Option<&[u8]>) -> Result<Option<u64>, String> {
 fn read_form(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let message = params.member("question").and_then(string).ok_or("question must be text")?.into_owned();
     let schema = params.member("schema").map(|schema| frame.json(schema)).ok_or("schema is missing")?;
-    form::check(&schema, Fields::Plain)?;
+    form::check(&schema, FieldKinds::Plain)?;
     Ok(Ask::Elicit(Elicit { message, schema }))
 }

@@ -23,7 +23,7 @@ const WAITING: usize = 64;
 #[derive(Debug)]
 pub(super) enum Part {
     Head(StatusCode, HeaderMap),
-    /// A message, with the last event id of its stream.
+    /// A message, with the newest event id of its stream when the message came.
     Message(Bytes, Option<String>),
     End,
     Broken(Fault),
@@ -150,7 +150,8 @@ async fn exchange(
         let response = client.send_request(request).await.map_err(broken)?;
         read_response(response, number, sender, read).await
     };
-    // The future of the connection has to be polled for the response to arrive. If it ends without an error, the rest is still read.
+    // The future of the connection has to be polled for the response to arrive. If that future ends without an error, the rest of the
+    // response is still read.
     tokio::select! {
         done = answered => done,
         Err(error) = connection => Err(broken(error)),
@@ -200,7 +201,7 @@ struct Events {
 }
 
 impl Events {
-    /// Takes all complete lines. Returns the data of the events that end in these lines, each with the last event id.
+    /// Takes all complete lines. Returns the data of the events that end in these lines, each with the newest event id.
     fn read(&mut self, buffer: &mut BytesMut) -> Vec<(Bytes, Option<String>)> {
         let mut events = Vec::new();
         while let Some(at) = buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {

@@ -97,10 +97,10 @@ impl Plan {
     }
 }
 
-/// A fault of the server that ends a scenario.
+/// A fault that ends a scenario: of the server, or of the address and headers that the program was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The process has exited, or the connection was refused or closed.
+    /// The process has exited, the connection was refused or closed, or the address is not that of a server.
     Died(String),
     /// The server did not answer in time.
     Silent(String),
@@ -108,7 +108,7 @@ pub enum Fault {
     Flooded(String),
     /// The server did not read in time.
     Deaf(String),
-    /// The server broke a rule of the specification.
+    /// The server broke a rule of the specification, or a request cannot be written.
     Wrong(String),
 }
 

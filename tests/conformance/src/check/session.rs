@@ -377,15 +377,20 @@ impl<'a> Session<'a> {
         Ok(number)
     }
 
-    /// Opens a connection. If there are `bytes`, writes the first two lines of a POST, and then `bytes`.
-    pub(super) async fn raw_connection(&mut self, bytes: &[u8]) -> Result<tokio::net::TcpStream, Stop> {
-        use tokio::io::AsyncWriteExt;
+    /// Opens a connection, and writes nothing.
+    pub(super) async fn silent_connection(&mut self) -> Result<tokio::net::TcpStream, Stop> {
         let until = self.deadline();
         let Link::Http(server) = &self.link else { return not_run("it is not over HTTP") };
-        let mut socket = server.connect(until).await?;
+        Ok(server.connect(until).await?)
+    }
+
+    /// Opens a connection, and writes the first two lines of a POST and then `rest`.
+    pub(super) async fn unfinished_post(&mut self, rest: &[u8]) -> Result<tokio::net::TcpStream, Stop> {
+        use tokio::io::AsyncWriteExt;
+        let mut socket = self.silent_connection().await?;
+        let Link::Http(server) = &self.link else { return not_run("it is not over HTTP") };
         let begin = format!("POST {} HTTP/1.1\r\nhost: {}\r\n", server.path(), server.host());
-        let all = if bytes.is_empty() { Vec::new() } else { [begin.as_bytes(), bytes].concat() };
-        if socket.write_all(&all).await.is_err() {
+        if socket.write_all(&[begin.as_bytes(), rest].concat()).await.is_err() {
             return Err(Fault::Died("a connection was closed".to_owned()).into());
         }
         Ok(socket)
@@ -511,7 +516,7 @@ impl<'a> Session<'a> {
     }
 
     /// Receives all frames that come within `span`.
-    pub(super) async fn listen(&mut self, span: Duration) -> Result<(), Fault> {
+    pub(super) async fn receive_for(&mut self, span: Duration) -> Result<(), Fault> {
         let until = Instant::now() + span;
         while self.pump(until).await? {}
         Ok(())
@@ -519,7 +524,7 @@ impl<'a> Session<'a> {
 
     /// Receives all frames that come within [`QUIET`].
     pub(super) async fn quiet(&mut self) -> Result<(), Fault> {
-        self.listen(QUIET).await
+        self.receive_for(QUIET).await
     }
 
     /// The response to a request, if it was received. Over HTTP, an error without an id counts as the response to the request of its

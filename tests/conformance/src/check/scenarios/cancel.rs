@@ -69,7 +69,7 @@ async fn unanswered(s: &mut Session<'_>) -> Result<(), Stop> {
     let id = s.slow_running().await?;
     s.cancel(&id).await?;
     s.alive().await?;
-    s.listen(Duration::from_secs(1)).await?;
+    s.receive_for(Duration::from_secs(1)).await?;
     match s.response(&id) {
         Some(response) => fail_or_warn(s, format!("the cancelled call was answered: {}", response.short())),
         None => Ok(()),
@@ -84,7 +84,7 @@ async fn reaches_handler(s: &mut Session<'_>) -> Result<(), Stop> {
     s.cancel(&id).await?;
     let cancelled = Instant::now();
     s.alive().await?;
-    s.listen(GRACE + (pace * 3).clamp(Duration::from_secs(1), Duration::from_secs(5))).await?;
+    s.receive_for(GRACE + (pace * 3).clamp(Duration::from_secs(1), Duration::from_secs(5))).await?;
     let late = s.progress(token).iter().filter(|(at, _)| *at > cancelled + GRACE).count();
     if late > 0 {
         return fail_or_warn(s, format!("progress came later than half a second after the cancel, {late} times"));
@@ -132,7 +132,7 @@ async fn at_once(s: &mut Session<'_>) -> Result<(), Stop> {
     let cancel = s.frame(None, "notifications/cancelled", json!({"requestId": number}), None);
     s.write(format!("{request}\n{cancel}\n").as_bytes()).await?;
     s.alive().await?;
-    s.listen(Duration::from_secs(1)).await?;
+    s.receive_for(Duration::from_secs(1)).await?;
     match s.response(&id) {
         Some(response) => fail_or_warn(s, format!("the cancelled call was answered: {}", response.short())),
         None => Ok(()),

@@ -55,7 +55,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         on("http-get-accept", Should, SECTION, "GET that accepts no event stream is answered with a status of 4xx.", |s| {
             Box::pin(get_accept(s))
         }),
-        on("http-session-deleted", Must, SESSIONS, "After DELETE the session is answered with 404.", |s| {
+        on("http-session-deleted", Must, SESSIONS, "After DELETE a request of the session is answered with 404.", |s| {
             Box::pin(session_deleted(s))
         })
         .only(Revision::Handshake),
@@ -124,7 +124,7 @@ async fn closed_request(s: &mut Session<'_>) -> Result<(), Stop> {
     let id = s.slow_running().await?;
     s.close_exchange_of(&id);
     s.alive().await?;
-    s.listen(Duration::from_secs(1)).await?;
+    s.receive_for(Duration::from_secs(1)).await?;
     s.alive().await
 }
 
@@ -150,7 +150,7 @@ async fn half_request(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     for bytes in [&b"content-le"[..], b"content-type: application/json\r\ncontent-length: 1000\r\n\r\n{\"jsonrpc\""] {
         s.note("closed a connection within a request");
-        drop(s.raw_connection(bytes).await?);
+        drop(s.unfinished_post(bytes).await?);
         s.alive().await?;
     }
     Ok(())
@@ -160,7 +160,7 @@ async fn idle_connections(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let mut idle = Vec::new();
     for _ in 0..100 {
-        idle.push(s.raw_connection(b"").await?);
+        idle.push(s.silent_connection().await?);
     }
     s.note("opened 100 connections");
     s.alive().await
@@ -190,7 +190,7 @@ async fn get(s: &mut Session<'_>) -> Result<(), Stop> {
     let answer = s.response_of(exchange).await?;
     match answer.status {
         StatusCode::METHOD_NOT_ALLOWED => Ok(()),
-        // A server of both revisions may answer as the older one demands, such as with 400, since the request has no session id.
+        // A server that also serves revisions with a handshake may answer as these demand, such as with 400, since there is no session id.
         status if s.is_stateless() && status.is_client_error() => Ok(()),
         StatusCode::OK if answer.is_stream && !s.is_stateless() => Ok(()),
         status if s.is_stateless() => {

@@ -310,7 +310,7 @@ async fn frames_in_pieces(s: &mut Session<'_>) -> Result<(), Stop> {
     let last = all.len() - 20;
     for piece in [&all.as_bytes()[..at], &all.as_bytes()[at..last], &all.as_bytes()[last..]] {
         s.write(piece).await?;
-        s.listen(Duration::from_millis(150)).await?;
+        s.receive_for(Duration::from_millis(150)).await?;
     }
     for id in &ids {
         s.result(id).await?;

@@ -97,7 +97,7 @@ async fn unasked(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let call = s.slow()?;
     let id = s.call(&call, None).await?;
-    s.listen(Duration::from_millis(1500)).await?;
+    s.receive_for(Duration::from_millis(1500)).await?;
     if let Some(strange) = strangers(s, &[]) {
         return wrong(format!("there is progress that nobody asked for: {strange}"));
     }
