@@ -87,7 +87,8 @@ pub struct DriverSlot {
 }
 
 impl DriverSlot {
-    /// Stores the driver's waker, as [`park`] does.
+    /// Stores the driver's waker, as [`park`] does. Returns `false` if a clone of the waker is needed and `spare` is empty: clone the waker
+    /// into `spare` without the lock, and call this method again.
     pub fn park(&mut self, waker: &Waker, spare: &mut Option<Waker>) -> bool {
         park(&mut self.waker, waker, spare)
     }

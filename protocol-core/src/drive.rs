@@ -13,13 +13,14 @@
 //!    that a timer is due while frames keep arriving; timeouts are handled even then, since the machine reads the clock in each turn.
 //!    Frames that the machine has no room for are passed again, in this turn or the next, and no other frame is read before the machine has
 //!    taken them.
-//! 3. While the transport is ready, the driver writes before the first call of [`Machine::turn`] and after each, up to 1 MiB. At the end it
-//!    flushes once, if anything is unwritten. While the transport is not ready, the driver still reads: if both peers read only when they
-//!    can write, they may wait for each other for ever.
+//! 3. It flushes once, if anything is unwritten.
 //! 4. If there is an event, it returns the event.
 //! 5. If there is none, it sets the timer, unless the timer is already set for an earlier time. It wakes its task at once if there is work
 //!    for which neither the transport nor the timer will wake the task: for example, the turn has reached its limit, the machine has room
 //!    for input again, or a write has failed.
+//!
+//! While the transport is ready, the driver writes before the first call of [`Machine::turn`] and after each, up to 1 MiB. While the
+//! transport is not ready, the driver still reads: if both peers read only when they can write, they may wait for each other for ever.
 //!
 //! The machine reads the clock after the driver has read the frames. A deadline that passes after the machine has last read the clock in a
 //! turn is handled in the next turn, which the timer causes.
@@ -155,8 +156,8 @@ pub trait Machine {
         self.register_waker(waker);
         let now = clock();
         self.handle_frames(frames, now);
-        // `handle_timeout` also passes the time: a machine that wants no input may have taken no frame, and would count new deadlines from
-        // the time of an earlier turn.
+        // `handle_timeout` also tells the machine the time. A machine that wants no input may have taken no frame, and would set new
+        // deadlines relative to the time of an earlier turn.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
@@ -380,7 +381,7 @@ pub struct Driver<M, I: FrameIo, T> {
     /// The end of the input, which the machine gets after the frames of `arrived`. `None` before the input has ended, and again once the
     /// machine has got the end.
     ending: Option<TransportEnd>,
-    /// `true` if reading has stopped before the transport returned `Pending`, so that the transport will not wake the task.
+    /// `true` if reading has stopped before the transport returned `Pending`; the transport will then not wake the task.
     read_unfinished: bool,
     /// `true` while the peer may still send.
     reading: bool,
@@ -396,7 +397,7 @@ pub struct Driver<M, I: FrameIo, T> {
     error: Option<I::Error>,
     /// The deadline for writing the last output, set once the machine is closed.
     flush_by: Option<Instant>,
-    /// `true` if a long frame was read, or at least [`LONG`] bytes waited to be written at once, since [`Self::release_at`] was set.
+    /// `true` if a long frame was read, or [`LONG`] bytes or more waited together to be written, since [`Self::release_at`] was set.
     had_long_frame: bool,
     /// The time at which the memory of the last long frame is freed.
     release_at: Option<Instant>,
@@ -703,14 +704,15 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Sets the timer, unless it is already set for `at` or an earlier time. So a deadline that every call postpones costs a needless turn
-    /// from time to time, instead of two changes of the runtime's timers for each call.
+    /// Sets the timer, unless it is already set for `at` or an earlier time. Most calls of tools move the deadline later. So the timer
+    /// sometimes fires too early, which costs one needless turn; otherwise each call of a tool would change the runtime's timer twice.
     fn set_timer(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
-        let set = self.timer_up_to(at).filter(|set| now < *set);
-        if set.is_some_and(|set| now.saturating_add(NEAR) < set) {
+        let set_for = self.timer_up_to(at).filter(|set_for| now < *set_for);
+        if set_for.is_some_and(|set_for| now.saturating_add(NEAR) < set_for) {
             return Poll::Pending;
         }
-        let at = set.unwrap_or_else(|| at.min(now.saturating_add(FAR)));
+        // A timer that is near is polled again for the same time.
+        let at = set_for.unwrap_or_else(|| at.min(now.saturating_add(FAR)));
         // `None` while the timer is being set, since setting it may panic.
         self.timer_at = None;
         let fired = self.timer.poll_until(cx, at);
@@ -720,12 +722,12 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     /// Clears `timer_at` if the timer is due within [`NEAR`]: it may have woken the task already, and then does not wake it again.
     fn forget_near_timer(&mut self, now: Instant) {
-        self.timer_at = self.timer_at.filter(|set| now.saturating_add(NEAR) < *set);
+        self.timer_at = self.timer_at.filter(|set_for| now.saturating_add(NEAR) < *set_for);
     }
 
     /// The time for which the timer is set, unless that is later than `at`.
     fn timer_up_to(&self, at: Instant) -> Option<Instant> {
-        self.timer_at.filter(|set| *set <= at)
+        self.timer_at.filter(|set_for| *set_for <= at)
     }
 }
 
@@ -1183,7 +1185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_fires_in_time_is_not_set_again_and_is_polled_only_once_it_is_near() {
+    fn a_timer_that_fires_in_time_is_not_set_again_and_is_not_polled_until_it_is_near() {
         let mut bench = Bench::new(Echo::default());
         let mut turn = |now: u64, deadline: u64| {
             bench.clock.now.set(now);

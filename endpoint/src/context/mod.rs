@@ -106,7 +106,8 @@ impl Context {
 
     /// Returns `true` once the call has ended with a round (MCP 2026-07-28), so that the caller's call goes on with a retry. A handler that
     /// is dropped in this state runs again from its first line for the retry. A frozen handler goes on with the retry, and then this method
-    /// returns `false` again. A guard that reports the end of the caller's call when it is dropped must call this method first.
+    /// returns `false` again. A guard that reports the end of the caller's call when it is dropped must check this method,
+    /// and report nothing if it returns `true`.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served().has_ended_in_round()
@@ -176,6 +177,7 @@ impl Context {
                 // The call may have been cancelled at the instant at which the limit passed.
                 Some(why) => Err(WaitEnd::Cancelled(why.clone())),
                 None if elapsed => Err(WaitEnd::Elapsed),
+                // The endpoint is gone, so the alarm can never be due.
                 None => Err(WaitEnd::Cancelled(CancelReason::Disconnected)),
             })
         })

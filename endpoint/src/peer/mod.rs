@@ -206,8 +206,8 @@ impl Peer {
         })
     }
 
-    /// Notifies all subscriptions of the resource `uri` that the resource has changed, on Tesseron with its new value, and returns the
-    /// number of these subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the
+    /// Sends a notice to each subscription of the resource `uri` that it has changed, on Tesseron with its new value. Returns the number of
+    /// these subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the
     /// notice to a subscription of MCP 2026-07-28 waits for room.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, after| {
@@ -473,6 +473,7 @@ impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
         loop {
             let seen = this.shared.with_state(|state| match (this.find)(state) {
                 Some(found) => Ok(found),
+                // `false` if `park` needs a clone of the waker, which is made without the lock.
                 None => Err(state.on_change.park(&mut this.waiter, cx.waker(), &mut spare)),
             });
             match seen {

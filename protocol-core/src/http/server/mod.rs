@@ -6,11 +6,11 @@
 //! | State | Input | Effect | Next state |
 //! |---|---|---|---|
 //! | waiting | a result or an error, unless the body was a batch | the response is JSON, with 200 | removed |
-//! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events. From 2025-11-25 on, if the stream can be resumed, it begins with an event without a frame, which *primes* the client to resume | live |
+//! | | any other frame, or no frame for the time [`HttpTimeouts::keep_alive`] | the response is a stream of events. From 2025-11-25 on, if the stream can be resumed, it begins with an event without a frame, which *primes* the client to resume | live |
 //! | | the exchange is lost | | detached |
 //! | | [`HttpServer::suspend`] | the response is a stream of events, which has the time after which to resume, and ends | detached |
 //! | live | a frame | the frame is written, and kept if the stream can be resumed | live |
-//! | | nothing for [`HttpTimeouts::keep_alive`] | a comment is written | live |
+//! | | no frame for the time [`HttpTimeouts::keep_alive`] | a comment is written | live |
 //! | | the last reply | the reply is written, and the response ends | done |
 //! | | the exchange is lost | | detached |
 //! | | [`HttpServer::suspend`] | the time after which to resume is written, and the response ends | detached |
@@ -92,7 +92,7 @@ impl fmt::Display for SessionKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpServerConfig {
-    /// The eras that are served. Default: both.
+    /// A setting: the eras that are served. Default: both. The era of one session is an [`Era`].
     pub era: mcp::Era,
     /// The hosts that requests may be made to. Default: only this machine.
     pub hosts: Allowed,
@@ -262,8 +262,8 @@ pub struct NotResumable;
 ///   ([`poll_timeout`](Self::poll_timeout)).
 ///
 /// Poll events after each method, and the frames and events of a session after each method of that session. After
-/// [`Event::Cancelled`](crate::Event::Cancelled) of a session, call [`handle_settled`](Self::handle_settled) for those
-/// [lanes](Self::lanes_at_work) of the session on which the session no longer owes a reply. Once a session has closed, call
+/// [`Event::Cancelled`](crate::Event::Cancelled) of a session, call [`handle_settled`](Self::handle_settled) for each
+/// of the [lanes at work](Self::lanes_at_work) on which the session owes no reply ([`crate::Session::replies_owed`]). Once a session has closed, call
 /// [`handle_closed`](Self::handle_closed).
 ///
 /// A request without a handshake gets a session of its own, which ends with its response. So nothing of such a request is stored beyond its
@@ -326,8 +326,8 @@ pub struct HttpServer {
     config: Arc<HttpServerConfig>,
     now: Instant,
     exchanges: BTreeMap<HttpExchangeId, Exchange>,
-    /// The streams whose frame the session has not taken yet, and that are no longer sent in the exchange in whose request the frame came.
-    /// The key is that exchange.
+    /// Streams that have moved to another exchange, or lost theirs, before the session has taken the frame of their request. The key is the
+    /// exchange in whose request the frame came.
     untaken: BTreeMap<HttpExchangeId, (SessionKey, Lane)>,
     sessions: BTreeMap<SessionKey, HttpSession>,
     /// The open sessions with a handshake, by the id in the header `Mcp-Session-Id`. An index of `sessions`.
@@ -393,7 +393,7 @@ impl HttpServer {
                     session.with_stream(lane, |stream| stream.take(replies));
                 }
             }
-            // The frame has no request, so it is only acknowledged.
+            // No stream waits for this frame: it has no request, and is only acknowledged, or it was taken or refused before.
             None => {
                 let Some(found) = self.exchanges.get_mut(&exchange).filter(|found| found.has_receiver()) else { return };
                 found.complete(202, Headers::new(), None);
@@ -456,6 +456,7 @@ impl HttpServer {
             return;
         }
         if let Some(exchange) = stream.exchange().and_then(|exchange| self.exchanges.get_mut(&exchange)) {
+            // The end of a response needs a head before it.
             exchange.open(self.now);
         }
         self.end_stream(session, lane);
@@ -580,7 +581,7 @@ impl HttpServer {
         self.timers.next()
     }
 
-    /// The lanes of a session on which a reply is owed.
+    /// The lanes on which this server still expects a reply of the session.
     pub fn lanes_at_work(&self, session: SessionKey) -> impl Iterator<Item = Lane> {
         self.sessions.get(&session).into_iter().flat_map(HttpSession::lanes_at_work)
     }
