@@ -103,11 +103,11 @@ impl HostGate {
     /// socket.
     pub fn handle_frame(&mut self, frame: Bytes, host: &mut Host, now: Instant) -> HostStep {
         let is_open = matches!(self.state, State::Open);
-        if is_open && !bind::may_be_asked(&frame) {
+        if is_open && !bind::may_be_bind(&frame) {
             return HostStep { reply: None, next: HostNext::Deliver(frame) };
         }
         let read = |code: Option<String>| code.map(|code| ClaimCode::parse(&code));
-        match bind::read_asked(&frame) {
+        match bind::read_bind(&frame) {
             BindRequest::Bind { id, code } if is_open => self.judge(&id, read(code), host, now),
             BindRequest::Other { .. } if is_open => HostStep { reply: None, next: HostNext::Deliver(frame) },
             BindRequest::Bind { id, code } if !self.is_deciding() => {
@@ -240,7 +240,7 @@ impl DialGate {
             Dialling::Failed => return Err(DialFailed::Closed),
             Dialling::Waiting { .. } => {}
         }
-        match bind::read_answered(&frame) {
+        match bind::read_bind_reply(&frame) {
             BindReply::Other => Ok(DialStep::Wait),
             BindReply::Bound => {
                 self.state = Dialling::Open;

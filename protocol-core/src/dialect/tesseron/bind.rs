@@ -51,14 +51,14 @@ pub enum BindReply {
 
 /// Returns `true` if a frame may be a bind request. The frame is not parsed: it must be short, and contain the method without escapes.
 #[must_use]
-pub fn may_be_asked(frame: &[u8]) -> bool {
+pub fn may_be_bind(frame: &[u8]) -> bool {
     const MAX_BYTES: usize = 512;
     frame.len() <= MAX_BYTES && core::str::from_utf8(frame).is_ok_and(|text| text.contains(METHOD))
 }
 
 /// Reads a frame of a gateway, while an app waits for a bind.
 #[must_use]
-pub fn read_asked(frame: &Bytes) -> BindRequest {
+pub fn read_bind(frame: &Bytes) -> BindRequest {
     let other = || BindRequest::Other { id: WireId::Null };
     let each = |element: Element<'_>| match element {
         Ok(Envelope::Request { id, method, params }) if method == METHOD.as_bytes() => {
@@ -82,7 +82,7 @@ fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Reads a frame of an app, after a gateway has sent a bind.
 #[must_use]
-pub fn read_answered(frame: &Bytes) -> BindReply {
+pub fn read_bind_reply(frame: &Bytes) -> BindReply {
     let each = |element: Element<'_>| match element {
         Ok(Envelope::Response { id: WireId::Str(id), body }) if &*id == ID => match body {
             Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some(b"true") => BindReply::Bound,
@@ -124,14 +124,14 @@ mod tests {
     use super::*;
 
     fn asked(text: &str) -> String {
-        match read_asked(&Bytes::copy_from_slice(text.as_bytes())) {
+        match read_bind(&Bytes::copy_from_slice(text.as_bytes())) {
             BindRequest::Bind { id, code } => alloc::format!("bind {id:?} {code:?}"),
             BindRequest::Other { id } => alloc::format!("other {id:?}"),
         }
     }
 
     fn answered(text: &str) -> String {
-        alloc::format!("{:?}", read_answered(&Bytes::copy_from_slice(text.as_bytes())))
+        alloc::format!("{:?}", read_bind_reply(&Bytes::copy_from_slice(text.as_bytes())))
     }
 
     fn text(frame: &Bytes) -> &str {
