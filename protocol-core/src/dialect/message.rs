@@ -245,13 +245,13 @@ pub(crate) struct Rules {
     /// `true` if an update of progress without a value is sent as it is. Otherwise the first such update is sent with the value 0, and a
     /// later one is kept until the value increases. A later update with a message is not kept, but sent with the last value, if
     /// [`ProgressPolicy::repeat_value_for_message`](crate::ProgressPolicy::repeat_value_for_message) is set.
-    pub(crate) lone_messages: bool,
+    pub(crate) sends_updates_without_value: bool,
     /// `true` if progress is sent as a percentage.
     pub(crate) percent: bool,
     /// `true` if an update that arrives with a value that does not increase is accepted without the value, provided that it has a message
     /// or data. If it is `false`, only an update that repeats the last value and has a message can be accepted, and only with
     /// [`ProgressPolicy::accept_equal`](crate::ProgressPolicy::accept_equal).
-    pub(crate) accepts_equal: bool,
+    pub(crate) accepts_no_increase: bool,
 }
 
 /// The event after which the end that answers the handshake may send requests.

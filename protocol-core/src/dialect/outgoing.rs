@@ -78,7 +78,7 @@ impl Outgoing {
     /// Returns `true` if the session can read what it needs from the request. To a stateless peer the session sends no request that sets the
     /// log level, subscribes or unsubscribes. It writes the level into the `_meta` of each request instead, and the URI into its
     /// `subscriptions/listen`. So such a request needs a known level, or a URI. Any other request is valid.
-    pub(crate) fn is_understood(&self) -> bool {
+    pub(crate) fn is_valid_stateless(&self) -> bool {
         match self.op {
             Op::SetLogLevel => self.level().is_some(),
             Op::Subscribe | Op::Unsubscribe => self.target().is_some(),

@@ -81,7 +81,7 @@ impl Session {
             return Err(SendError::Closing);
         }
         let outgoing = call.outgoing();
-        if !self.rules.dialect.is_proper(outgoing) || (self.rules.stateless && !outgoing.is_understood()) {
+        if !self.rules.dialect.is_proper(outgoing) || (self.rules.stateless && !outgoing.is_valid_stateless()) {
             return Err(SendError::Params);
         }
         let depth = match call.parent {
@@ -158,7 +158,7 @@ impl Session {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
         let (request, bytes, observed, depth) = (request.clone(), call.held_bytes(), call.is_observed(), call.depth());
-        let is_invalid = self.rules.stateless && !request.is_understood();
+        let is_invalid = self.rules.stateless && !request.is_valid_stateless();
         if is_invalid || self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(&request, &peer.capabilities).is_err())
         {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);

@@ -195,9 +195,9 @@ impl Mcp {
             outlives_input: true,
             lane_bound: is_stateless,
             answers_unreadable: matches!(self.side, Side::Server),
-            lone_messages: false,
+            sends_updates_without_value: false,
             percent: false,
-            accepts_equal: false,
+            accepts_no_increase: false,
         }
     }
 
@@ -251,7 +251,7 @@ impl Mcp {
         match op_of(method.as_bytes()) {
             Some(op) if self.is_stateless() && !offers(peer, op, self.revision()) => Err(Unfit::Unsupported),
             Some(op) => self.check_call(op, None, peer),
-            None if is_ours(method) => Err(Unfit::WrongEnd),
+            None if is_reserved(method) => Err(Unfit::WrongEnd),
             None => Ok(()),
         }
     }
@@ -291,7 +291,9 @@ impl Mcp {
             Notice::RootsChanged => (Side::Client, own.roots_list_changed && !self.is_stateless()),
             // The capability is the client's, so it is not in `own`. Before the handshake the revision is not known, and the notice passes.
             Notice::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
-            Notice::Custom { method, .. } if is_ours(method) || op_of(method.as_bytes()).is_some() => return Err(Unfit::WrongEnd),
+            Notice::Custom { method, .. } if is_reserved(method) || op_of(method.as_bytes()).is_some() => {
+                return Err(Unfit::WrongEnd);
+            }
             // A client without a handshake sends no notification but a cancel (2026-07-28, Basic, "Notifications").
             Notice::Custom { .. } => (self.side, !self.is_stateless_client()),
             Notice::Actions(_) | Notice::Resources(_) | Notice::SubscriptionEnded => return Err(Unfit::Unsupported),
@@ -339,7 +341,7 @@ const METHODS: [(&str, Op); 13] = [
 ];
 
 /// Returns `true` for a method of the protocol that is not an operation of a caller, so that no custom message may have it.
-fn is_ours(method: &str) -> bool {
+fn is_reserved(method: &str) -> bool {
     const NOTIFICATIONS: [&str; 11] = [
         "cancelled",
         "elicitation/complete",

@@ -7,7 +7,7 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use super::write::handshake_answer;
-use super::{Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling, stateless, stateless_client};
+use super::{Mcp, Revision, Side, is_reserved, meta, offers, op_of, sampling, stateless, stateless_client};
 use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::request::{Member, RawParams, read_completion};
 use crate::dialect::{
@@ -108,7 +108,7 @@ impl Mcp {
                 (Side::Client, method @ ("sampling/createMessage" | "elicitation/create" | "roots/list")) => {
                     self.ask(id, method, json(), meta, own)
                 }
-                (_, method) if lists(local.custom_methods, method) && !is_ours(method) => {
+                (_, method) if lists(local.custom_methods, method) && !is_reserved(method) => {
                     let given = meta.given(frame);
                     let request = Ok(RawParams::custom(method, json()));
                     Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth, caller: None }
@@ -190,7 +190,7 @@ impl Mcp {
             | "notifications/resources/list_changed"
             | "notifications/resources/updated" => Side::Server,
             "notifications/elicitation/complete" if self.has_urls() => Side::Server,
-            method if !lists(local.custom_notifications, method) || is_ours(method) || op_of(method.as_bytes()).is_some() => {
+            method if !lists(local.custom_notifications, method) || is_reserved(method) || op_of(method.as_bytes()).is_some() => {
                 return ignored_message();
             }
             _ => {

@@ -4,7 +4,7 @@
 use super::read::{Meta, not_found, read_capabilities, read_identity, read_request, unknown_method, wrong_params};
 use super::rounds::{has_rounds, read_retry};
 use super::write::{declare, write_identity};
-use super::{Era, Mcp, Revision, Side, is_ours, offers, op_of};
+use super::{Era, Mcp, Revision, Side, is_reserved, offers, op_of};
 use crate::dialect::request::{RawParams, read_filter};
 use crate::dialect::{
     Identity, KnownCaller, Level, LocalEnd, Message, Notice, Op, PeerInfo, StatelessCaller, SubscriptionFilter, lists,
@@ -159,7 +159,7 @@ pub(super) fn request(
         Some(_) => return not_found(None, id, method),
         None if method == DISCOVER => return Message::Answered { id, result: discovered(local), is_stateless: true },
         None => match core::str::from_utf8(method).unwrap_or_default() {
-            name if lists(local.custom_methods, name) && !is_ours(name) => {
+            name if lists(local.custom_methods, name) && !is_reserved(name) => {
                 Ok(RawParams::custom(name, params.map_or_else(Json::empty_object, |params| frame.json(params.text()))))
             }
             _ => return not_found(None, id, method),

@@ -211,16 +211,16 @@ impl Tesseron {
             outlives_input: false,
             lane_bound: true,
             answers_unreadable: false,
-            lone_messages: true,
+            sends_updates_without_value: true,
             percent: true,
-            accepts_equal: true,
+            accepts_no_increase: true,
         }
     }
 
     /// Checks that a request of ours may be sent. `custom` is the method of a custom request.
     pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
-            Op::Custom if custom.is_none_or(|method| is_ours(method) || op_of(method).is_some()) => Err(Unfit::WrongEnd),
+            Op::Custom if custom.is_none_or(|method| is_reserved(method) || op_of(method).is_some()) => Err(Unfit::WrongEnd),
             Op::Custom => Ok(()),
             // An app sends no other request.
             _ if self.is_app() => Err(Unfit::WrongEnd),
@@ -254,7 +254,7 @@ impl Tesseron {
         match notice {
             Notice::Actions(_) | Notice::Resources(_) | Notice::ResourceValue { .. } if self.is_app() => Ok(()),
             Notice::Actions(_) | Notice::Resources(_) | Notice::ResourceValue { .. } => Err(Unfit::WrongEnd),
-            Notice::Custom { method, .. } if is_ours(method) || op_of(method).is_some() => Err(Unfit::WrongEnd),
+            Notice::Custom { method, .. } if is_reserved(method) || op_of(method).is_some() => Err(Unfit::WrongEnd),
             Notice::Custom { .. } => Ok(()),
             _ => Err(Unfit::Unsupported),
         }
@@ -291,7 +291,7 @@ fn method_of(op: Op) -> &'static str {
 }
 
 /// Returns `true` for a method of the protocol that is not an operation of a caller, so that no custom message may have it.
-fn is_ours(method: &str) -> bool {
+fn is_reserved(method: &str) -> bool {
     matches!(
         method,
         "tesseron/hello"

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::write::{client_name, welcomed};
-use super::{App, AppId, ResumeCredentials, Tesseron, code, is_compatible, is_ours, named_exchange, op_of};
+use super::{App, AppId, ResumeCredentials, Tesseron, code, is_compatible, is_reserved, named_exchange, op_of};
 use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::{HandshakeAnswer, HandshakeRejected};
 use crate::dialect::request::{Member, RawParams};
@@ -65,7 +65,7 @@ impl Tesseron {
     ) -> Message {
         let params = given.unwrap_or(const { &IndexedObject::empty_object() });
         let method = core::str::from_utf8(method).unwrap_or_default();
-        if lists(local.custom_methods, method) && op_of(method).is_none() && !is_ours(method) {
+        if lists(local.custom_methods, method) && op_of(method).is_none() && !is_reserved(method) {
             let params = given.map_or_else(Json::empty_object, |params| frame.json(params.text()));
             return Message::Request {
                 id,
@@ -112,7 +112,7 @@ impl Tesseron {
             }
             (Self::App, "tesseron/claimed") => read_claimed(params, frame),
             // A method of a request, without an id, cannot get a reply. A notification that only this end may send has no effect.
-            _ if op_of(method).is_some() || is_ours(method) => return ignored(Violation::WrongDirection),
+            _ if op_of(method).is_some() || is_reserved(method) => return ignored(Violation::WrongDirection),
             _ if !lists(local.custom_notifications, method) => return ignored_message(),
             _ => {
                 let params = given.map(|params| frame.json(params.text()));
@@ -268,7 +268,7 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 
 fn not_found(id: WireId, method: &str) -> Message {
     // A late bind is not a violation: binds are sent on the same channel, before the session begins.
-    let is_known = (op_of(method).is_some() || is_ours(method)) && method != "tesseron/bind";
+    let is_known = (op_of(method).is_some() || is_reserved(method)) && method != "tesseron/bind";
     let violation = is_known.then_some(Violation::WrongDirection);
     invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {}", excerpt(method)))
 }
