@@ -10,13 +10,13 @@ pub(crate) const KEPT_CAPACITY: usize = 64 * 1024;
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
 /// A burst of reads ends after this many reads in a row that did not fill their space. A burst in a [`ByteQueue`] ends when the queue was
 /// emptied this many times in a row without having held more than [`BASE_CAPACITY`].
-pub(crate) const QUIET_READS: u8 = 16;
+pub(crate) const QUIET_COUNT: u8 = 16;
 
 /// The length in bytes from which a frame is *long*: its memory is kept for the next long frame. Otherwise the allocator would return
 /// memory of this size to the operating system, and each of its pages would be mapped and zeroed again.
 pub(crate) const LONG: usize = 32 * 1024;
 /// The memory of a long frame is freed after this many shorter frames, or by a call of `release_memory`.
-pub(crate) const KEPT_FRAMES: u8 = 64;
+pub(crate) const MAX_UNUSED_FRAMES: u8 = 64;
 
 /// A queue of bytes, which are appended at its end and removed from its front. Its length is not bounded. The memory that a burst needed is
 /// freed after the burst.
@@ -77,7 +77,7 @@ impl ByteQueue {
     fn shrink(&mut self) {
         self.quiet_count = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_count.saturating_add(1) };
         self.bytes.clear();
-        self.bytes.shrink_to(if self.quiet_count < QUIET_READS { KEPT_CAPACITY } else { BASE_CAPACITY });
+        self.bytes.shrink_to(if self.quiet_count < QUIET_COUNT { KEPT_CAPACITY } else { BASE_CAPACITY });
     }
 
     /// Frees the space of removed bytes once it is half of the buffer, so that the remaining bytes are moved rarely.

@@ -24,7 +24,7 @@ use core::mem;
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::byte_queue::{BASE_CAPACITY, ByteQueue, KEPT_FRAMES, LONG, QUIET_READS};
+use crate::byte_queue::{BASE_CAPACITY, ByteQueue, LONG, MAX_UNUSED_FRAMES, QUIET_COUNT};
 use crate::sink::FrameSink;
 
 /// The size in bytes up to which a buffer is kept, although a buffer of [`BASE_CAPACITY`] would be enough.
@@ -93,7 +93,7 @@ impl LineDecoder {
             buffer: BytesMut::new(),
             spare: 0,
             full_capacity: 0,
-            quiet_reads: QUIET_READS,
+            quiet_reads: QUIET_COUNT,
             searched: 0,
             limit,
             kept: None,
@@ -170,7 +170,7 @@ impl LineDecoder {
     /// Makes room for `least` bytes, and replaces a buffer that is larger than it needs to be.
     fn change_buffer(&mut self, least: usize, buffered: usize, room: usize) {
         let (max_kept, usual) =
-            if self.quiet_reads < QUIET_READS { (BURST, BURST.saturating_sub(buffered)) } else { (BASE_KEPT, BASE_CAPACITY) };
+            if self.quiet_reads < QUIET_COUNT { (BURST, BURST.saturating_sub(buffered)) } else { (BASE_KEPT, BASE_CAPACITY) };
         let too_large = self.full_capacity > max_kept && buffered <= BASE_CAPACITY;
         if !too_large && room >= least {
             return;
@@ -208,7 +208,7 @@ impl LineDecoder {
     fn count_unused(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.unused_for = kept.unused_for.saturating_add(1);
-            if kept.unused_for >= KEPT_FRAMES {
+            if kept.unused_for >= MAX_UNUSED_FRAMES {
                 self.kept = None;
             }
         }
@@ -622,7 +622,7 @@ mod tests {
                 assert!(decoder.kept.is_none() && decoder.full_capacity == 0);
                 continue;
             }
-            for _ in 0..KEPT_FRAMES {
+            for _ in 0..MAX_UNUSED_FRAMES {
                 decoder.space().put_slice(b"{}\n");
                 assert!(decoder.kept.is_some());
                 assert_eq!(decoder.next_frame().unwrap(), "{}");
@@ -679,7 +679,7 @@ mod tests {
             kept.extend(core::iter::from_fn(|| decoder.next_frame()));
         }
         drop(kept);
-        for _ in 0..=QUIET_READS {
+        for _ in 0..=QUIET_COUNT {
             assert_eq!(decoder.full_capacity, BURST);
             decoder.space().put_slice(b"{}\n");
             while decoder.next_frame().is_some() {}
@@ -883,7 +883,7 @@ mod tests {
         assert!(encoder.joined.capacity() > 100_000);
         written(&mut encoder, 4096);
         assert!(encoder.joined.capacity() <= KEPT_CAPACITY);
-        for _ in 0..QUIET_READS {
+        for _ in 0..QUIET_COUNT {
             assert!(encoder.joined.capacity() > BASE_CAPACITY);
             encoder.push(Bytes::from_static(b"0123456789"));
             written(&mut encoder, 4096);

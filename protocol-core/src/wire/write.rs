@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 use super::WireId;
-use crate::byte_queue::{ByteQueue, KEPT_FRAMES, LONG};
+use crate::byte_queue::{ByteQueue, LONG, MAX_UNUSED_FRAMES};
 use crate::error::RpcError;
 use crate::json::Json;
 use crate::json::write::{Object, push_json, write_integer};
@@ -144,7 +144,7 @@ impl FrameBuffer {
         let Some(sent) = &mut self.sent else { return };
         if length < LONG {
             sent.unused_for = sent.unused_for.saturating_add(1);
-            if sent.unused_for >= KEPT_FRAMES {
+            if sent.unused_for >= MAX_UNUSED_FRAMES {
                 self.sent = None;
             }
         } else if sent.capacity >= length && sent.capacity / MAX_FACTOR <= length {
@@ -415,7 +415,7 @@ mod tests {
         assert_ne!(write(&mut frames, LARGE / 16).as_ptr(), address, "the short frame would keep too much memory alive");
         let waiting = write(&mut frames, LARGE);
         assert_ne!(write(&mut frames, LARGE).as_ptr(), waiting.as_ptr(), "the frame in it is not written yet");
-        for _ in 0..KEPT_FRAMES {
+        for _ in 0..MAX_UNUSED_FRAMES {
             assert!(frames.sent.is_some());
             let _ = write(&mut frames, 10);
         }
