@@ -144,7 +144,7 @@ impl Field {
         match walk.kind() {
             // A string with half of a surrogate pair is not taken: parsing it into a `Value` fails, but decoding the text would succeed for
             // types that ignore the string.
-            Kind::String => self.string && walk.unicode(),
+            Kind::String => self.string && walk.skip_unicode_string(),
             Kind::Object => self.object && self.members.as_ref().is_some_and(|members| members.takes_object(walk)),
             Kind::Array => self.list && self.items.as_ref().is_some_and(|item| item.takes_each(walk)),
             Kind::Number => walk.value().is_some_and(|number| self.fits_number(number)),

@@ -112,7 +112,7 @@ pub enum Destination {
     Serve(Era),
     /// The message is a notification of the modern era. It is accepted and has no effect, since clients of this era send no notifications
     /// over HTTP. If a cancel had an effect, any client could cancel the work of another by its id.
-    Drop,
+    Discard,
 }
 
 /// The destination of a message, on a server that serves the eras `served`. `in_session` is `true` if the HTTP request names a session that
@@ -131,7 +131,7 @@ pub fn classify(posted: Posted, version: NamedVersion, in_session: bool, served:
         },
     };
     match (is_modern, posted) {
-        (true, Posted::Notification) => Destination::Drop,
+        (true, Posted::Notification) => Destination::Discard,
         (true, _) => Destination::Serve(Era::Modern),
         (false, _) => Destination::Serve(Era::Legacy),
     }
@@ -140,7 +140,7 @@ pub fn classify(posted: Posted, version: NamedVersion, in_session: bool, served:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Destination::{Drop, Serve};
+    use Destination::{Discard, Serve};
     use Era::{Legacy, Modern};
 
     const R2025_11_25: NamedVersion = NamedVersion::Known(Revision::R2025_11_25);
@@ -156,7 +156,7 @@ mod tests {
             (Posted::Request { named: true }, [Serve(Modern); 5]),
             (Posted::Request { named: false }, [Serve(Legacy), Serve(Legacy), Serve(Modern), Serve(Modern), Serve(Legacy)]),
             (Posted::ModernRequest, [Serve(Modern); 5]),
-            (Posted::Notification, [Serve(Legacy), Serve(Legacy), Drop, Drop, Serve(Legacy)]),
+            (Posted::Notification, [Serve(Legacy), Serve(Legacy), Discard, Discard, Serve(Legacy)]),
             (Posted::Response, [Serve(Legacy); 5]),
             (Posted::Batch, [Serve(Legacy); 5]),
         ] {
@@ -182,7 +182,7 @@ mod tests {
                 assert_eq!(classify(posted, version, true, mcp::Era::Modern), Serve(Modern), "{posted:?}");
             }
         }
-        assert_eq!(classify(Posted::Notification, R2025_11_25, true, mcp::Era::Modern), Drop);
+        assert_eq!(classify(Posted::Notification, R2025_11_25, true, mcp::Era::Modern), Discard);
         assert_eq!(classify(Posted::Notification, R2026_07_28, false, mcp::Era::Legacy), Serve(Legacy));
     }
 

@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
 
     /// Moves after a string of Unicode text, and returns `true`. If the value is not a string, or has an unpaired surrogate, does not move,
     /// and returns `false`.
-    pub fn unicode(&mut self) -> bool {
+    pub fn skip_unicode_string(&mut self) -> bool {
         let end = skip_unicode(self.text, self.at);
         self.at = end.unwrap_or(self.at);
         end.is_some()
@@ -449,12 +449,12 @@ mod tests {
         walk.enter();
         assert_eq!((key(&mut walk).as_deref(), walk.kind()), (Some("a"), Kind::Array));
         walk.enter();
-        assert!(walk.next_element() && walk.kind() == Kind::Number && !walk.unicode());
+        assert!(walk.next_element() && walk.kind() == Kind::Number && !walk.skip_unicode_string());
         assert_eq!(walk.value(), Some(&b"1"[..]));
         assert!(walk.next_element());
         walk.enter();
         assert_eq!(key(&mut walk).as_deref(), Some("b"));
-        assert!(walk.unicode());
+        assert!(walk.skip_unicode_string());
         assert_eq!(key(&mut walk), None, "the object has ended");
         assert!(walk.next_element());
         assert_eq!(walk.value(), Some(&b"[]"[..]));
@@ -465,9 +465,9 @@ mod tests {
         walk.enter();
         assert_eq!(key(&mut walk), None);
         assert_eq!(key(&mut walk).as_deref(), Some("c"));
-        assert!(walk.unicode());
+        assert!(walk.skip_unicode_string());
         assert_eq!(key(&mut walk).as_deref(), Some("d"));
-        assert!(!walk.unicode(), "half a pair");
+        assert!(!walk.skip_unicode_string(), "half a pair");
         assert_eq!(walk.value(), Some(&br#""\ud83d""#[..]));
         assert_eq!(key(&mut walk), None);
         assert_eq!(walk.value(), None, "nothing follows");
@@ -524,7 +524,7 @@ mod tests {
                 }
                 true
             }
-            Kind::String => walk.unicode(),
+            Kind::String => walk.skip_unicode_string(),
             Kind::Number | Kind::Bool | Kind::Null => walk.value().is_some(),
         }
     }

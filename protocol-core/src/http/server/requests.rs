@@ -70,7 +70,7 @@ impl HttpServer {
         };
         let session = self.session_of(request);
         match classify(posted, named_version(&request.head.headers), session.is_ok(), self.config.era) {
-            Destination::Drop => {
+            Destination::Discard => {
                 if let Some(exchange) = self.exchanges.get_mut(&id) {
                     exchange.complete(202, Headers::new(), None);
                 }
