@@ -14,7 +14,7 @@ use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
-    // ---- In ----
+    // ---- Inputs ----
 
     /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without a line feed. Returns the number of
     /// replies that it causes. Each violation becomes an [`Event::Violation`]; only repeated violations by progress are counted without an
@@ -177,7 +177,7 @@ impl Session {
         self.tidy();
     }
 
-    // ---- Out ----
+    // ---- Outputs ----
 
     /// The next frame to write, and its [route](Transmit::route). The frames of one lane come in the order in which they were queued;
     /// frames of several lanes come in turn.

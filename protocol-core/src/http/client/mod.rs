@@ -424,7 +424,7 @@ impl HttpClient {
         })
     }
 
-    // ---- In ----
+    // ---- Inputs ----
 
     /// Takes a frame of the session. Has no effect on a client that has failed, is closing or is closed.
     pub fn handle_transmit(&mut self, transmit: Transmit, now: Instant) {
@@ -517,7 +517,7 @@ impl HttpClient {
         }
     }
 
-    // ---- Out ----
+    // ---- Outputs ----
 
     /// The next instruction.
     #[must_use = "an event that is polled is not repeated"]

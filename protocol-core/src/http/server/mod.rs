@@ -363,7 +363,7 @@ impl HttpServer {
         }
     }
 
-    // ---- In ----
+    // ---- Inputs ----
 
     /// Takes a request, and returns the number of its exchange, by which the response is polled.
     pub fn handle_request(&mut self, request: &HttpRequest<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
@@ -551,7 +551,7 @@ impl HttpServer {
         }
     }
 
-    // ---- Out ----
+    // ---- Outputs ----
 
     /// The next instruction.
     #[must_use = "an event that is polled is not repeated"]
