@@ -15,7 +15,7 @@ impl Session {
         if self.is_closed() || self.alarms.len().saturating_add(self.events.due_alarms()) >= self.config.limits.alarms {
             return Err(TooManyAlarms);
         }
-        let id = AlarmId(self.number());
+        let id = AlarmId(self.take_number());
         if at <= self.now {
             self.push_event(Event::Alarm(id));
         } else {

@@ -12,7 +12,7 @@ use super::input::OutboundInput;
 use super::input_output::too_large;
 use super::lane_queue::Class;
 use super::outbox::Outbox;
-use super::peer_ids::Owner;
+use super::peer_ids::IdUse;
 use super::progress::{Reporter, UpdateStep, WindowOpening};
 use super::route::{Lane, ReplyKind};
 use super::types::{AskError, CheckpointError, InputMode, NotLive, ProgressError, Reported, ServeOptions};
@@ -126,12 +126,12 @@ impl Session {
             self.outbox.frames().discard(frame);
             return Err(AskError::TooLarge);
         }
-        let is_held = !self.handshake.asks();
+        let is_held = !self.handshake.may_send_requests();
         if is_held && self.outbox.bytes_of(lane).saturating_add(self.held_bytes) >= self.config.limits.output_bytes {
             self.outbox.frames().discard(frame);
             return Err(AskError::Full);
         }
-        let key = InputKey(self.number());
+        let key = InputKey(self.take_number());
         let frame = self.outbox.frames().take(frame);
         let mut input = OutboundInput::held(id, lane, ask, depth, rules, frame);
         let deadline = self.config.timeouts.input.map(|span| self.now.saturating_add(span));
@@ -450,7 +450,7 @@ impl Session {
         if let Some((lane, exchange)) = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.exchange().clone())) {
             self.cancelled_calls = self.cancelled_calls.saturating_sub(1);
             // Another exchange may have begun with the same id. Then the id now belongs to another call, and stays in use.
-            if self.peer_ids.owner(lane, &exchange) == Some(Owner::InboundCall(id)) {
+            if self.peer_ids.use_of(lane, &exchange) == Some(IdUse::InboundCall(id)) {
                 self.peer_ids.retire(lane, exchange);
             }
         }

@@ -88,7 +88,7 @@ impl Session {
             None => call.depth,
             Some(key) => self.inbound_inputs.get(&key).map(|input| input.depth().max(call.depth)).ok_or(SendError::NoParent)?,
         };
-        if self.rules.confirmation == Confirmation::Owner && !self.handshake.asks() {
+        if self.rules.confirmation == Confirmation::Owner && !self.handshake.may_send_requests() {
             let wrong_end = self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd);
             return Err(if wrong_end { SendError::WrongEnd } else { SendError::NotReady });
         }
@@ -114,7 +114,7 @@ impl Session {
     }
 
     fn start(&mut self, call: &Invoke, depth: u8) -> OutboundId {
-        let id = OutboundId(self.number());
+        let id = OutboundId(self.take_number());
         let default = if call.op().is_subscription() { self.config.timeouts.of_listen() } else { self.config.timeouts.call };
         let timeouts = call.timeouts.unwrap_or(default);
         let observed = match self.rules.names_calls {
@@ -122,7 +122,7 @@ impl Session {
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
-        let is_sent_now = self.handshake.asks() || (call.op().is_ping() && !self.handshake.is_probing());
+        let is_sent_now = self.handshake.may_send_requests() || (call.op().is_ping() && !self.handshake.is_probing());
         if is_sent_now && self.rules.stateless && self.serve_locally(call.outgoing()) {
             self.push_event(Event::Done { id, outcome: Outcome::Result(Json::empty_object()), partial: None, last: None });
             self.bound_output();

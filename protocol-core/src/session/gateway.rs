@@ -55,10 +55,10 @@ impl Session {
         if !self.ending.is_open() {
             return Err(SendError::Closing);
         }
-        if self.handshake.asks() {
+        if self.handshake.may_send_requests() {
             return Ok(());
         }
-        if !self.handshake.serves() {
+        if !self.handshake.serves_requests() {
             return Err(SendError::NotReady);
         }
         // If other sessions share the configuration, this session gets a copy, and only the copy is changed.

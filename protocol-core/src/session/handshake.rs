@@ -224,19 +224,19 @@ impl Handshake {
     }
 
     /// Returns `true` if `id` on the lane `by` is the handshake request that was answered, and is not confirmed yet.
-    pub(super) fn is_answer_to(&self, by: Lane, id: &WireId) -> bool {
+    pub(super) fn is_answered_request(&self, by: Lane, id: &WireId) -> bool {
         matches!(&self.state, State::Answered { lane, request } if *lane == by && request == id)
     }
 
     /// Returns `true` if the peer's requests are served. Stateless requests are served in any state.
     #[inline]
-    pub(super) fn serves(&self) -> bool {
+    pub(super) fn serves_requests(&self) -> bool {
         matches!(self.state, State::Answered { .. } | State::Ready)
     }
 
     /// Returns `true` if our requests may be sent.
     #[inline]
-    pub(super) fn asks(&self) -> bool {
+    pub(super) fn may_send_requests(&self) -> bool {
         matches!(self.state, State::Ready)
     }
 }

@@ -259,7 +259,7 @@ impl Session {
     }
 
     /// Takes the next number for an id of ours.
-    pub(super) fn number(&mut self) -> u64 {
+    pub(super) fn take_number(&mut self) -> u64 {
         let number = self.next;
         self.next = self.next.saturating_add(1);
         number

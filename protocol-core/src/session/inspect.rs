@@ -15,7 +15,7 @@ impl Session {
     /// session is claimed or resumed. A client without a handshake is ready once the server has named its revisions.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.handshake.asks()
+        self.handshake.may_send_requests()
     }
 
     /// The era that a client of MCP has chosen; `None` until then, and at any other end. The era is a property of the server, so a client
@@ -24,7 +24,7 @@ impl Session {
     pub fn era(&self) -> Option<Era> {
         let is_client = self.rules.opens && matches!(self.config.protocol, Protocol::Mcp { .. });
         let era = if self.rules.stateless { Era::Modern } else { Era::Legacy };
-        Some(era).filter(|_| is_client && self.handshake.asks())
+        Some(era).filter(|_| is_client && self.handshake.may_send_requests())
     }
 
     /// Returns `true` if the session has closed. Events may still wait to be polled.
@@ -72,7 +72,7 @@ impl Session {
             self.outbound_calls.len().saturating_add(self.outbound_inputs.len()).saturating_add(self.subscriber.open_exchanges());
         // A call that is held for the handshake, or is between two rounds, has no exchange.
         let calls_without = self.outbound_calls.iter().filter(|(_, call)| !call.has_exchange()).count();
-        if self.handshake.asks() {
+        if self.handshake.may_send_requests() {
             return open.saturating_sub(calls_without);
         }
         let held_inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();

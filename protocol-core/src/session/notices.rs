@@ -69,7 +69,7 @@ impl Session {
             return Err(SendError::Params);
         }
         self.rules.dialect.check_notice(&notice, &self.config.capabilities).map_err(SendError::from)?;
-        if !self.handshake.serves() {
+        if !self.handshake.serves_requests() {
             return Err(SendError::NotReady);
         }
         if self.outbox.is_congested(Lane::CHANNEL) {

@@ -37,7 +37,7 @@ impl Session {
 
     /// Fresh, Opened, Probing -> Probing.
     fn probe(&mut self, is_last: bool) {
-        let exchange = self.number();
+        let exchange = self.take_number();
         let frame = self.rules.dialect.write_probe(self.outbox.frames(), exchange, &self.config.local_end());
         let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
         self.handshake.probe(OpeningRequest::new(exchange, ticket), is_last);
@@ -46,7 +46,7 @@ impl Session {
 
     /// Fresh, Probing -> Opened.
     fn open_handshake(&mut self, late_probe: Option<OpeningRequest>) {
-        let exchange = self.number();
+        let exchange = self.take_number();
         let frame = self.rules.dialect.write_handshake_request(self.outbox.frames(), exchange, &self.config.local_end());
         let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
         self.handshake.open(OpeningRequest::new(exchange, ticket), late_probe);
@@ -160,9 +160,9 @@ impl Session {
     }
 
     pub(super) fn handle_confirmation(&mut self) {
-        if !self.handshake.serves() {
+        if !self.handshake.serves_requests() {
             self.violation(Violation::OutOfPhase);
-        } else if !self.handshake.asks() {
+        } else if !self.handshake.may_send_requests() {
             self.confirm();
         }
     }

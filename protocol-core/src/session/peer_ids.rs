@@ -16,7 +16,7 @@ use crate::wire::WireId;
 
 /// The call or the input request that an exchange of the peer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum IdUse {
     InboundCall(InboundId),
     InboundInput(InputKey),
 }
@@ -34,9 +34,9 @@ impl MonotonicKey for WireId {
 #[derive(Clone, Debug)]
 pub(super) struct PeerIds {
     /// Live ids of the channel. They mostly rise, since most peers number their requests.
-    channel: MonotonicMap<WireId, Owner>,
+    channel: MonotonicMap<WireId, IdUse>,
     /// Live ids of other lanes. An empty map is removed.
-    others: BTreeMap<Lane, BTreeMap<WireId, Owner>>,
+    others: BTreeMap<Lane, BTreeMap<WireId, IdUse>>,
     past: VecDeque<WireId>,
     /// The maximum number of past ids.
     remembered: usize,
@@ -51,21 +51,21 @@ impl PeerIds {
 
     /// The call or the input request of a live id that came by `lane`.
     #[inline]
-    pub(super) fn owner(&self, lane: Lane, id: &WireId) -> Option<Owner> {
+    pub(super) fn use_of(&self, lane: Lane, id: &WireId) -> Option<IdUse> {
         if lane == Lane::CHANNEL { self.channel.get(id).copied() } else { self.others.get(&lane)?.get(id).copied() }
     }
 
     /// The only call or input request with an id, on any lane, for which `is_candidate` is `true`. `None` if there are several, or none.
-    pub(super) fn only_owner(&self, id: &WireId, is_candidate: impl Fn(Owner) -> bool) -> Option<Owner> {
-        let owners = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
-        let mut owners = owners.copied().filter(|owner| is_candidate(*owner));
-        owners.next().filter(|_| owners.next().is_none())
+    pub(super) fn only_use_of(&self, id: &WireId, is_candidate: impl Fn(IdUse) -> bool) -> Option<IdUse> {
+        let uses = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
+        let mut uses = uses.copied().filter(|id_use| is_candidate(*id_use));
+        uses.next().filter(|_| uses.next().is_none())
     }
 
     /// Adds an id, which must not be live. Returns `true` if it is remembered as a past id.
-    pub(super) fn insert(&mut self, lane: Lane, id: WireId, owner: Owner) -> bool {
+    pub(super) fn insert(&mut self, lane: Lane, id: WireId, id_use: IdUse) -> bool {
         if lane != Lane::CHANNEL {
-            self.others.entry(lane).or_default().insert(id, owner);
+            self.others.entry(lane).or_default().insert(id, id_use);
             return false;
         }
         let fresh = match (&id, self.highest) {
@@ -77,7 +77,7 @@ impl PeerIds {
             self.highest = self.highest.max(Some(number));
         }
         let reused = !fresh && self.past.contains(&id);
-        self.channel.insert(id, owner);
+        self.channel.insert(id, id_use);
         reused
     }
 

@@ -8,7 +8,7 @@ use super::depth;
 use super::handshake::Opening;
 use super::outbound_call::OutboundCall;
 use super::outbox::Ticket;
-use super::peer_ids::Owner;
+use super::peer_ids::IdUse;
 use super::progress::UpdateVerdict;
 use super::route::{Lane, ReplyKind};
 use super::terms::Terms;
@@ -73,7 +73,7 @@ impl Session {
             Message::Acknowledged { number, accepted } => self.handle_acknowledged(number, &accepted),
             Message::Published { number, notice } => self.handle_published(number, notice),
             Message::SubscriptionCancelled { number } => self.handle_subscription_cancel(number),
-            Message::Notice(notice) if self.handshake.serves() => self.push_event(Event::Notice(notice)),
+            Message::Notice(notice) if self.handshake.serves_requests() => self.push_event(Event::Notice(notice)),
             Message::Notice(_) => self.violation(Violation::OutOfPhase),
             Message::Batch(all) => {
                 for message in all {
@@ -221,7 +221,7 @@ impl Session {
                 Some(Terms::new(caller.peer, caller.rules, caller.log_level))
             }
             None => {
-                let peer = self.peer.as_ref().filter(|_| self.handshake.serves())?;
+                let peer = self.peer.as_ref().filter(|_| self.handshake.serves_requests())?;
                 Some(Terms::new(Arc::clone(peer), self.rules, Some(self.log_level)))
             }
         }
@@ -264,10 +264,10 @@ impl Session {
             });
         }
         let inbound = InboundId(self.next);
-        if !self.take_id(&id, Owner::InboundCall(inbound), rules) {
+        if !self.take_id(&id, IdUse::InboundCall(inbound), rules) {
             return;
         }
-        self.number();
+        self.take_number();
         if let Some(name) = name {
             self.names.insert(name, inbound);
         }
@@ -319,7 +319,7 @@ impl Session {
 
     /// Takes an input request of the peer (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
     fn handle_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed_depth: u8) {
-        if !self.handshake.asks() {
+        if !self.handshake.may_send_requests() {
             return self
                 .refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::InputRequest));
         }
@@ -350,10 +350,10 @@ impl Session {
             return self.refuse_as_busy(id);
         }
         let key = InputKey(self.next);
-        if !self.take_id(&id, Owner::InboundInput(key), self.rules) {
+        if !self.take_id(&id, IdUse::InboundInput(key), self.rules) {
             return;
         }
-        self.number();
+        self.take_number();
         let lane = self.owe();
         self.inbound_inputs.insert(key, InboundInput::requested(lane, id, parent, depth, self.rules));
         if let Some(parent) = parent {
@@ -390,22 +390,22 @@ impl Session {
     /// "Transitions of an incoming call").
     fn handle_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
-        let owner = match self.rules.names_calls {
-            true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
+        let id_use = match self.rules.names_calls {
+            true => self.names.get(&(lane, id.clone())).copied().map(IdUse::InboundCall),
             // If the exchange does not end with its lane (`Rules::lane_bound` is `false`), a cancel may arrive on another lane than its
             // request.
-            false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id, |owner| !self.is_lane_bound(owner))),
+            false => self.peer_ids.use_of(lane, id).or_else(|| self.peer_ids.only_use_of(id, |id_use| !self.is_lane_bound(id_use))),
         };
-        match owner {
-            Some(Owner::InboundCall(inbound)) => self.cancel_by_peer(inbound, reason),
-            Some(Owner::InboundInput(key)) => {
+        match id_use {
+            Some(IdUse::InboundCall(inbound)) => self.cancel_by_peer(inbound, reason),
+            Some(IdUse::InboundInput(key)) => {
                 if let Some(input) = self.withdraw_inbound_input(key) {
                     self.close_input_of_call(input.parent(), key);
                 }
             }
             // A cancel of an unknown or finished request, or of one of ours, is ignored. Only a cancel of the handshake is a violation.
             None => {
-                if self.handshake.is_answer_to(lane, id) {
+                if self.handshake.is_answered_request(lane, id) {
                     self.violation(Violation::CancelledHandshake);
                 }
             }
@@ -413,23 +413,23 @@ impl Session {
     }
 
     /// Returns `true` if an exchange of the peer ends with its lane, so that messages on other lanes do not belong to it.
-    fn is_lane_bound(&self, owner: Owner) -> bool {
-        match owner {
-            Owner::InboundCall(id) => self.inbound_calls.get(&id).is_some_and(|call| call.rules().lane_bound),
-            Owner::InboundInput(key) => self.inbound_inputs.get(&key).is_some_and(|input| input.rules().lane_bound),
+    fn is_lane_bound(&self, id_use: IdUse) -> bool {
+        match id_use {
+            IdUse::InboundCall(id) => self.inbound_calls.get(&id).is_some_and(|call| call.rules().lane_bound),
+            IdUse::InboundInput(key) => self.inbound_inputs.get(&key).is_some_and(|input| input.rules().lane_bound),
         }
     }
 
     /// Records that an id of the peer is in use. Returns `false` if it was in use already. In that case no reply may be sent, since it
     /// would end the first request with this id.
-    fn take_id(&mut self, id: &WireId, owner: Owner, rules: &Rules) -> bool {
+    fn take_id(&mut self, id: &WireId, id_use: IdUse, rules: &Rules) -> bool {
         let lane = self.arriving.lane;
-        if self.peer_ids.owner(lane, id).is_some() {
+        if self.peer_ids.use_of(lane, id).is_some() {
             self.violation(Violation::DuplicateRequest);
             return false;
         }
         // Without a handshake an id may be used again once its response was sent (MCP, basic, "Requests").
-        if self.peer_ids.insert(lane, id.clone(), owner) && !rules.stateless {
+        if self.peer_ids.insert(lane, id.clone(), id_use) && !rules.stateless {
             self.violation(Violation::ReusedId);
         }
         true
@@ -448,7 +448,7 @@ impl Session {
     // ---- Replies that belong to no call ----
 
     fn handle_level(&mut self, id: WireId, level: Result<Level, Refusal>) {
-        if !self.handshake.serves() {
+        if !self.handshake.serves_requests() {
             return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         }
         if self.is_too_fast() {
@@ -501,7 +501,7 @@ impl Session {
     /// Replies at once, unless a request in flight has the same id: the reply would end that request.
     fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> WrittenFrame) {
         let lane = self.arriving.lane;
-        if self.handshake.is_asked_by(lane, &id) || self.peer_ids.owner(lane, &id).is_some() {
+        if self.handshake.is_asked_by(lane, &id) || self.peer_ids.use_of(lane, &id).is_some() {
             return self.violation(Violation::DuplicateRequest);
         }
         let frame = write(self, &id);

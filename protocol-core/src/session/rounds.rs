@@ -43,7 +43,7 @@ impl Session {
         self.advance(now);
         let call = pending.call().ok_or(SendError::Params)?;
         let depth = self.admit(&call)?;
-        if !self.handshake.asks() {
+        if !self.handshake.may_send_requests() {
             return Err(SendError::NotReady);
         }
         let (rules, outgoing) = (self.rules, call.outgoing());
@@ -62,7 +62,7 @@ impl Session {
         if self.is_too_large(&round) {
             return Err(SendError::Full);
         }
-        let id = OutboundId(self.number());
+        let id = OutboundId(self.take_number());
         let clocks = Clocks::start(self.config.timeouts.call, self.now);
         if let Some(clock) = clocks.expired(self.now) {
             self.push_event(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
@@ -77,7 +77,7 @@ impl Session {
             }
             None => true,
         });
-        let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.number())).collect();
+        let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.take_number())).collect();
         let is_answered = has_inputs && keys.is_empty();
         let of_peer = self.round_of_peer(&keys, &mut round, pending.round(), rounds.saturating_sub(1), is_answered);
         let call = OutboundCall::asked(id, outgoing, depth, rules, clocks, call.progress, of_peer, rounds, answers);
@@ -141,7 +141,7 @@ impl Session {
 
     /// Opens a round of a call that has had `rounds` rounds before.
     fn open_round(&mut self, id: OutboundId, mut round: InputRound, result: &Json, rounds: u8) {
-        let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.number())).collect();
+        let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.take_number())).collect();
         let of_peer = self.round_of_peer(&keys, &mut round, result, rounds, false);
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         call.ask(of_peer);
@@ -199,7 +199,7 @@ impl Session {
     /// Asked -> InFlight: sends the request of a call again, with the answers to its input requests. If the retry is too long for a frame,
     /// ends the call instead.
     pub(super) fn retry_call(&mut self, id: OutboundId) {
-        let exchange = ExchangeId(self.number());
+        let exchange = ExchangeId(self.take_number());
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some(retry) = call.retry() else { return };
         let (rules, depth, observed, previous) = (call.rules(), call.depth(), call.is_observed(), call.exchange());

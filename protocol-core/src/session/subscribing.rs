@@ -33,7 +33,7 @@ impl Session {
         if lists.is_empty() {
             return;
         }
-        let exchange = ExchangeId(self.number());
+        let exchange = ExchangeId(self.take_number());
         let requested = Subscription::requested(exchange, self.push_listen(exchange, &lists));
         // A tick at least, so that the deadline is later than `now` (G7).
         let until = self.config.timeouts.acknowledgement.map(|limit| self.now.saturating_add(limit.max(Instant::TICK)));
