@@ -127,10 +127,10 @@ impl Endpoint {
     /// returns. Endpoints can share one configuration.
     #[must_use]
     pub fn serving(service: Arc<Service>, config: impl Into<protocol_core::Arc<Config>>, runtime: Arc<dyn Runtime>) -> Self {
-        let round_kit = service.round_kit(&*runtime);
+        let round_setup = service.round_setup(&*runtime);
         let mut endpoint = Self::new(Side::Server(Arc::clone(&service)), config.into(), runtime);
         let effects = service.effects();
-        endpoint.shared.with_state(|state| (state.round_kit, state.effects) = (round_kit, effects));
+        endpoint.shared.with_state(|state| (state.round_setup, state.effects) = (round_setup, effects));
         endpoint.watcher = service.watch(endpoint.shared());
         endpoint
     }
@@ -667,7 +667,7 @@ impl State {
                 // request.
                 let mode = self.session.input_mode(id);
                 let in_rounds =
-                    self.round_kit.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
+                    self.round_setup.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
                 let in_rounds = in_rounds.then(|| {
                     // On another lane than the channel no handler is frozen: a transport with several lanes drops the session of a
                     // stateless request after its response.

@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::once_store::OnceStore;
 use crate::rounds::{SealKeys, Sealer};
 use crate::schema::Unchecked;
-use crate::state::{EffectKit, RoundKit, ServedCall, Shared};
+use crate::state::{EffectSetup, RoundSetup, ServedCall, Shared};
 use engine::BoxFuture;
 use engine::{Runtime, Task};
 use protocol_core::config::Config;
@@ -63,7 +63,7 @@ pub struct Service {
     completer: Option<Completer>,
     sealer: Arc<Sealer>,
     version: String,
-    effects: EffectKit,
+    effects: EffectSetup,
     methods: BTreeMap<String, Method>,
     notifications: BTreeMap<String, Notified>,
 }
@@ -129,7 +129,7 @@ impl Service {
             completer: None,
             sealer: Arc::new(Sealer::default()),
             version: String::new(),
-            effects: EffectKit::default(),
+            effects: EffectSetup::default(),
             methods: BTreeMap::new(),
             notifications: BTreeMap::new(),
         }
@@ -282,7 +282,7 @@ impl Service {
     }
 
     /// The store of effects, and the function that reads the keys of calls.
-    pub(crate) fn effects(&self) -> EffectKit {
+    pub(crate) fn effects(&self) -> EffectSetup {
         self.effects.clone()
     }
 
@@ -303,13 +303,13 @@ impl Service {
 
     /// The keys and names to seal states with. `None` if the service speaks only revisions with a handshake, or if states cannot be sealed
     /// on this runtime.
-    pub(crate) fn round_kit(&self, runtime: &dyn Runtime) -> Option<RoundKit> {
-        let kit = || RoundKit {
+    pub(crate) fn round_setup(&self, runtime: &dyn Runtime) -> Option<RoundSetup> {
+        let setup = || RoundSetup {
             sealer: Arc::clone(&self.sealer),
             service: self.config.identity.name.as_str().into(),
             version: self.version.as_str().into(),
         };
-        (self.config.era != Era::Legacy && self.sealer.is_able(runtime)).then(kit)
+        (self.config.era != Era::Legacy && self.sealer.is_able(runtime)).then(setup)
     }
 
     /// Calls the handler of a notification, if there is one.

@@ -21,7 +21,7 @@ pub(crate) use call_slot::{CallSlot, CallStage, Unread};
 pub(crate) use frozen::{Freezable, FrozenHandler, FrozenHandlers};
 pub(crate) use input_request::InputRequest;
 pub(crate) use list_changes::ListKind;
-pub(crate) use rounds::{AsksInRounds, EffectKit, EffectWait, RoundKit, RoundStep, RoundWait, SealWait};
+pub(crate) use rounds::{AsksInRounds, EffectSetup, EffectWait, RoundSetup, RoundStep, RoundWait, SealWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
 pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};
@@ -77,9 +77,9 @@ pub(crate) struct State {
     /// The checkpoints of handlers, recorded under test.
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
     /// The keys and names to seal states with, if input requests can be made in rounds.
-    pub(crate) round_kit: Option<RoundKit>,
+    pub(crate) round_setup: Option<RoundSetup>,
     /// The store of the effects of handlers, and the function that reads the keys of calls.
-    pub(crate) effects: EffectKit,
+    pub(crate) effects: EffectSetup,
 }
 
 /// The counters of an endpoint since it was made, in addition to [`protocol_core::Stats`].
@@ -154,8 +154,8 @@ impl State {
             counters: Counters::default(),
             arriving: None,
             checkpoints: None,
-            round_kit: None,
-            effects: EffectKit::default(),
+            round_setup: None,
+            effects: EffectSetup::default(),
         }
     }
 

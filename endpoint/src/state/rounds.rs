@@ -35,7 +35,7 @@ pub(crate) struct AsksInRounds {
 
 /// The keys that seal a state, and the names that the state is bound to.
 #[derive(Clone, Debug)]
-pub(crate) struct RoundKit {
+pub(crate) struct RoundSetup {
     pub(crate) sealer: Arc<crate::rounds::Sealer>,
     /// The name of the service.
     pub(crate) service: Arc<str>,
@@ -45,7 +45,7 @@ pub(crate) struct RoundKit {
 
 /// The store of effects, and the function that reads the keys of calls.
 #[derive(Clone, Default)]
-pub(crate) struct EffectKit {
+pub(crate) struct EffectSetup {
     pub(crate) store: Option<Arc<dyn OnceStore>>,
     pub(crate) call_key: Option<CallKey>,
 }
@@ -102,8 +102,8 @@ impl ServedCall {
         if state.len() > MAX_STATE_BYTES {
             return Err(not_accepted());
         }
-        let (kit, bound, now) = self.sealing().ok_or_else(not_accepted)?;
-        let opened = kit.sealer.open(state, &bound, &**self.shared.runtime());
+        let (setup, bound, now) = self.sealing().ok_or_else(not_accepted)?;
+        let opened = setup.sealer.open(state, &bound, &**self.shared.runtime());
         let log = opened.and_then(|log| RoundLog::resume(&log, retry, now)).ok_or_else(not_accepted)?;
         let depth = log.depth();
         self.raise_depth(depth);
@@ -290,7 +290,7 @@ impl ServedCall {
         Some(match end {
             RoundEnd::Refused(error) => Reply::Error(error),
             RoundEnd::Round { round, log } => {
-                let sealed = self.sealing().and_then(|(kit, bound, _)| kit.sealer.seal(&log, &bound, &**self.shared.runtime()));
+                let sealed = self.sealing().and_then(|(setup, bound, _)| setup.sealer.seal(&log, &bound, &**self.shared.runtime()));
                 match sealed {
                     Some(state) if state.len() <= MAX_STATE_BYTES => {
                         self.note_end_in_round();
@@ -321,12 +321,12 @@ impl ServedCall {
     }
 
     /// The sealer, the digest that a state is bound to, and the time.
-    fn sealing(&self) -> Option<(RoundKit, Digest, Duration)> {
+    fn sealing(&self) -> Option<(RoundSetup, Digest, Duration)> {
         let (request, now) = (self.rounds_of()?, self.shared.runtime().unix_time()?);
-        let kit = self.shared.with_state(|state| state.round_kit.clone())?;
+        let setup = self.shared.with_state(|state| state.round_setup.clone())?;
         let principal = self.extensions.get::<Principal>().map(Principal::as_str);
-        let bound = bound_to(&kit.service, &kit.version, request, principal);
-        Some((kit, bound, now))
+        let bound = bound_to(&setup.service, &setup.version, request, principal);
+        Some((setup, bound, now))
     }
 
     /// The store of effects.
