@@ -86,7 +86,7 @@ impl State {
     ) -> Vec<Arc<ServedCall>> {
         let Some(mut log) = self.served_calls.get_mut(&served.id).and_then(|slot| slot.rounds.take()) else { return Vec::new() };
         while let Some(frozen) = self.frozen.take_other(&log, frozen) {
-            log.inherit(frozen.log());
+            log.take_over(frozen.log());
             let _ = self.alarms.clear(frozen.alarm);
             work.push_back(Work::Discard(frozen));
         }
@@ -95,7 +95,7 @@ impl State {
         for id in self.served_calls.ids() {
             let Some(slot) = self.served_calls.get_mut(&id) else { continue };
             let Some(older) = slot.rounds.as_mut().filter(|older| older.is_of_the_call_of(&log)) else { continue };
-            log.inherit(older);
+            log.take_over(older);
             older.replace_by(served.id, &log);
             if older.is_in_effect() {
                 waits_for.push(Arc::clone(&slot.served));

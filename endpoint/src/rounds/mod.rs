@@ -67,13 +67,13 @@ pub(crate) struct RoundLog {
     /// Effects that are under way.
     running: Vec<String>,
     /// The handler needs a round even without an input request, since an effect waits for a sealed state (`Context::once_sealed`).
-    wants_round: bool,
+    needs_round: bool,
     /// The run has ended: nothing is added to the log any more.
     has_ended: bool,
     /// The id of the state in the request of this run, and all answers up to that request; `None` for a first request.
     request: Option<(StateId, Vec<Option<Json>>)>,
     /// The newer run that has replaced this one, if its request has the same state and answers.
-    heir: Option<InboundId>,
+    replacement: Option<InboundId>,
     /// The error that ends the request instead of a round.
     refusal: Option<RpcError>,
     /// The failure of an input request for which the caller lacks a capability.
@@ -286,17 +286,17 @@ impl RoundLog {
 
     /// Takes over the outcomes of effects that an older run has recorded, if its request had the same state and answers. With other
     /// answers, the handler may run other effects.
-    pub(crate) fn inherit(&mut self, older: &Self) {
+    pub(crate) fn take_over(&mut self, older: &Self) {
         if self.request != older.request {
             return;
         }
         for PastEffect { name, nth, outcome } in &older.past.effects {
-            self.inherit_effect(name, *nth, outcome.clone());
+            self.take_over_effect(name, *nth, outcome.clone());
         }
     }
 
     /// Takes over the outcome of an effect.
-    pub(crate) fn inherit_effect(&mut self, name: &str, nth: u32, outcome: Outcome) {
+    pub(crate) fn take_over_effect(&mut self, name: &str, nth: u32, outcome: Outcome) {
         if !self.past.effects.iter().any(|effect| effect.name == name && effect.nth == nth) {
             self.past.effects.push(PastEffect { name: String::from(name), nth, outcome });
             self.used_effects.push(false);
@@ -304,15 +304,15 @@ impl RoundLog {
     }
 
     /// Ends this run, since the run `newer`, whose log is `log`, replaces it. If both requests had the same state and answers, `newer`
-    /// inherits the outcome of the effect that is under way.
+    /// takes over the outcome of the effect that is under way.
     pub(crate) fn replace_by(&mut self, newer: InboundId, log: &Self) {
         self.has_ended = true;
-        self.heir = (self.request == log.request).then_some(newer);
+        self.replacement = (self.request == log.request).then_some(newer);
     }
 
-    /// The newer run that inherits the outcomes of effects.
-    pub(crate) fn heir(&self) -> Option<InboundId> {
-        self.heir
+    /// The newer run that takes over the outcomes of effects.
+    pub(crate) fn replacement(&self) -> Option<InboundId> {
+        self.replacement
     }
 
     /// Continues the run of a handler that was frozen, with the answers in this log, which was opened for the retry. Returns `false`, and
@@ -472,7 +472,7 @@ impl RoundLog {
             return Some(EffectStep::NoKey);
         }
         if must_be_sealed && self.past.rounds == 0 {
-            self.wants_round = true;
+            self.needs_round = true;
             return Some(EffectStep::NeedsRound);
         }
         let nth = count(&mut self.begun, name);
@@ -507,7 +507,7 @@ impl RoundLog {
 
     /// Returns `true` if the request must end before its handler does.
     fn is_waiting(&self) -> bool {
-        !self.open.is_empty() || self.wants_round || self.refusal.is_some()
+        !self.open.is_empty() || self.needs_round || self.refusal.is_some()
     }
 
     /// Returns `true` if the handler waits for input and no effect is under way, so that the request can end.

@@ -242,13 +242,13 @@ impl ServedCall {
             let slot = state.served_calls.get_mut(&self.id)?;
             let log = slot.rounds.as_mut()?;
             let is_waiting = log.end_effect(name, nth, outcome.clone());
-            let heir = log.heir();
+            let replacement = log.replacement();
             let wakers = slot.waits.as_mut().map(|waits| waits.on_effect_end.take());
-            if let Some(heir) = heir
-                && let Some(log) = state.round_log_mut(heir)
+            if let Some(replacement) = replacement
+                && let Some(log) = state.round_log_mut(replacement)
                 && let Some(outcome) = outcome
             {
-                log.inherit_effect(name, nth, outcome);
+                log.take_over_effect(name, nth, outcome);
             }
             Some((is_waiting, wakers))
         });
