@@ -330,7 +330,7 @@ impl Output {
 
     /// Converts a result into structured content and a block of text with the same bytes. If a wrapped result is text, the block is that
     /// text. A result without structured content becomes text only, and `()` becomes nothing.
-    pub(crate) fn shape<T: Serialize + 'static>(&self, mut value: T) -> Result<ToolOutput, JsonError> {
+    pub(crate) fn to_tool_output<T: Serialize + 'static>(&self, mut value: T) -> Result<ToolOutput, JsonError> {
         Ok(match self {
             Self::Object(_) => ToolOutput::structured(Json::encode(&value)?),
             Self::Wrapped(_) => {
@@ -563,11 +563,11 @@ mod tests {
         };
         let line = "a \"line\"\n";
         let expected = String::from(line);
-        assert_eq!(text(Output::of::<String>().shape(String::from(line)).unwrap()), expected);
-        assert_eq!(text(Output::of::<&str>().shape(line).unwrap()), expected);
-        assert_eq!(text(Output::of::<Name>().shape(Name(line.into())).unwrap()), expected);
-        assert_eq!(text(Output::of::<Cow<'static, str>>().shape(Cow::Borrowed(line)).unwrap()), expected);
-        assert_eq!(text(Output::of::<char>().shape('x').unwrap()), "x");
+        assert_eq!(text(Output::of::<String>().to_tool_output(String::from(line)).unwrap()), expected);
+        assert_eq!(text(Output::of::<&str>().to_tool_output(line).unwrap()), expected);
+        assert_eq!(text(Output::of::<Name>().to_tool_output(Name(line.into())).unwrap()), expected);
+        assert_eq!(text(Output::of::<Cow<'static, str>>().to_tool_output(Cow::Borrowed(line)).unwrap()), expected);
+        assert_eq!(text(Output::of::<char>().to_tool_output('x').unwrap()), "x");
     }
 
     #[test]

@@ -501,7 +501,7 @@ fn a_session_without_requests_ends_after_its_idle_time() {
     assert_eq!(counts(&bench), (1, 0));
     bench.run(1);
     assert_eq!(counts(&bench), (0, 0));
-    assert_eq!(bench.executor.next_alarm(), None, "no task waits for a deadline");
+    assert_eq!(bench.executor.next_timer(), None, "no task waits for a deadline");
     // A later request starts that task again.
     bench.open();
     bench.run(5000);

@@ -438,7 +438,7 @@ impl fmt::Debug for Tool {
 fn typed<R: Serialize + 'static>(output: &Output, value: Result<R, ToolError>) -> Reply {
     let output = value.and_then(|value| {
         let not_serializable = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result cannot be sent: {error}")));
-        output.shape(value).map_err(not_serializable)
+        output.to_tool_output(value).map_err(not_serializable)
     });
     ToolError::tool_reply(output)
 }

@@ -35,13 +35,13 @@ struct Shared {
 #[derive(Default)]
 struct State {
     now: Instant,
-    /// The number that the latest task or alarm got.
+    /// The number that the latest task or timer got.
     latest: u64,
     /// The number of random words that were drawn.
     drawn: u64,
     tasks: BTreeMap<u64, Arc<Task>>,
     woken: VecDeque<Arc<Task>>,
-    alarms: BTreeMap<(Instant, u64), Waker>,
+    timers: BTreeMap<(Instant, u64), Waker>,
 }
 
 struct Task {
@@ -119,8 +119,8 @@ impl Executor {
 
     /// The earliest instant for which a [`VirtualTimer`] is set; `None` if none is set.
     #[must_use]
-    pub fn next_alarm(&self) -> Option<Instant> {
-        self.shared.lock().alarms.first_key_value().map(|((at, _), _)| *at)
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.shared.lock().timers.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Moves the time forward to `at`, unless it is already later than `at`, and wakes the task of every [`VirtualTimer`] that is due.
@@ -134,7 +134,7 @@ impl Executor {
             let due = {
                 let mut state = self.shared.lock();
                 let now = state.now;
-                match state.alarms.first_entry() {
+                match state.timers.first_entry() {
                     Some(first) if first.key().0 <= now => first.remove(),
                     _ => return,
                 }
@@ -147,7 +147,7 @@ impl Executor {
     pub fn run_for(&self, span: Duration) {
         let until = self.now().saturating_add(span);
         self.run_until_stalled();
-        while let Some(at) = self.next_alarm().filter(|at| *at <= until) {
+        while let Some(at) = self.next_timer().filter(|at| *at <= until) {
             self.advance_to(at);
             self.run_until_stalled();
         }
@@ -172,7 +172,7 @@ impl Executor {
                     return Some(value);
                 }
             } else if !self.run_until_stalled() {
-                self.advance_to(self.next_alarm()?);
+                self.advance_to(self.next_timer()?);
             }
         }
     }
@@ -297,7 +297,7 @@ pub struct VirtualTimer {
 impl VirtualTimer {
     fn disarm(&mut self) {
         if let Some(key) = self.armed.take() {
-            let waker = self.executor.shared.lock().alarms.remove(&key);
+            let waker = self.executor.shared.lock().timers.remove(&key);
             drop(waker);
         }
     }
@@ -318,7 +318,7 @@ impl Timer for VirtualTimer {
         }
         state.latest = state.latest.wrapping_add(1);
         let key = (at, state.latest);
-        state.alarms.insert(key, waker);
+        state.timers.insert(key, waker);
         self.armed = Some(key);
         Poll::Pending
     }

@@ -285,7 +285,7 @@ impl ActiveRun {
                 Trigger::After(span) => Some(self.start.saturating_add(span)),
                 Trigger::Updates(_) => None,
             });
-            let next = planned.chain(self.executor.next_alarm()).chain(self.client.poll_timeout()).min();
+            let next = planned.chain(self.executor.next_timer()).chain(self.client.poll_timeout()).min();
             let Some(next) = next.filter(|at| *at <= until) else { return };
             self.executor.advance_to(next);
             self.client.handle_timeout(next);

@@ -152,7 +152,7 @@ impl Process {
 
     /// Moves the time to the next deadline of the process. Returns `false` if there is none.
     fn wait(&mut self) -> bool {
-        let alarm = [self.executor.next_alarm(), self.endpoint.poll_timeout()].into_iter().flatten().min();
+        let alarm = [self.executor.next_timer(), self.endpoint.poll_timeout()].into_iter().flatten().min();
         let Some(at) = alarm else { return false };
         self.executor.advance_to(at);
         self.endpoint.handle_timeout(at);

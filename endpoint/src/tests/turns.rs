@@ -278,7 +278,7 @@ fn the_driver_waits_for_a_deadline_set_while_events_are_handled() {
     bench.executor.advance_to(protocol_core::Instant::from_millis(10_000));
     assert_eq!(bench.wakes(), 1);
     bench.turn();
-    assert_eq!(bench.executor.next_alarm(), Some(protocol_core::Instant::from_millis(10).saturating_add(ms(60_000))));
+    assert_eq!(bench.executor.next_timer(), Some(protocol_core::Instant::from_millis(10).saturating_add(ms(60_000))));
 }
 
 /// The last time that was passed to the session is long before the call.

@@ -63,7 +63,7 @@ fn on(executor: Executor, service: Service) -> Pair {
     let server = Endpoint::server(Arc::new(service), executor.runtime());
     let mut config = Config::mcp_client(Identity::new("caller", "1"));
     config.timeouts.call = CallTimeouts::NONE;
-    // Without this, `next_alarm` would return the timeout of the handshake, whose timer stays armed.
+    // Without this, `next_timer` would return the timeout of the handshake, whose timer stays armed.
     config.timeouts.handshake = None;
     let client = Endpoint::client(Arc::new(()), config, executor.runtime());
     let (near, far) = (client.peer(), server.peer());
@@ -288,14 +288,14 @@ fn sleep_and_with_timeout_are_deadlines_of_the_endpoint_in_virtual_time() {
     })));
     let call = pair.begin("long");
     let at = |days: u64| protocol_core::Instant::from_millis(days * 86_400_000);
-    assert_eq!(pair.executor.next_alarm(), Some(at(1)), "no other timer is armed");
+    assert_eq!(pair.executor.next_timer(), Some(at(1)), "no other timer is armed");
     pair.executor.advance_to(at(1));
     pair.executor.run_until_stalled();
-    assert_eq!(pair.executor.next_alarm(), Some(at(2)));
+    assert_eq!(pair.executor.next_timer(), Some(at(2)));
     let done = pair.wait(call);
     assert_eq!(pair.executor.now(), at(2));
     assert!(done.result().unwrap().as_str().contains(r#""result":true"#));
-    assert_eq!(pair.executor.next_alarm(), None, "no timer remains");
+    assert_eq!(pair.executor.next_timer(), None, "no timer remains");
 }
 
 /// The result of `with_timeout` with a limit of one second on a future that is ready after `ready`, and the time of the result. The call
