@@ -294,7 +294,7 @@ impl Bridge {
 
     /// The announced apps. Omits those whose code belongs to a connected session, since their manifest files may be out of date.
     fn advertised(&self) -> impl Iterator<Item = &Advertised> {
-        self.advertised.iter().filter(|one| !self.registry.holds(&one.code))
+        self.advertised.iter().filter(|one| !self.registry.has_code(&one.code))
     }
 
     /// A few apps that wait to be claimed, with their codes: first the connected apps, newest first, then the announced ones. Omits the

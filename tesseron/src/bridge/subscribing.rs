@@ -138,7 +138,7 @@ impl Bridge {
     /// Forgets the subscriptions of sessions that cannot be resumed any longer.
     pub(super) fn forget_subscriptions(&mut self) {
         let registry = &self.registry;
-        self.subscriptions.retain(|_, subscription| subscription.channel().is_some() || registry.knows(subscription.session()));
+        self.subscriptions.retain(|_, subscription| subscription.channel().is_some() || registry.contains(subscription.session()));
     }
 
     /// Queues renewals of the subscriptions of the session on `channel`, after the session was resumed or claimed anew. An app may have

@@ -16,18 +16,18 @@
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
 
-use super::Peer;
+use super::PeerUser;
 
 /// The place of a connection in the backlog. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The number of the connection, counted from 1.
     number: u64,
-    peer: Peer,
+    peer: PeerUser,
 }
 
 impl Place {
-    pub(super) fn peer(self) -> Peer {
+    pub(super) fn peer(self) -> PeerUser {
         self.peer
     }
 }
@@ -45,14 +45,14 @@ pub struct Arrival {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog {
     /// The connections, oldest first, with their users.
-    waiting: BTreeMap<u64, Peer>,
+    waiting: BTreeMap<u64, PeerUser>,
     /// The number of connections that have arrived so far.
     arrived: u64,
 }
 
 impl Backlog {
     /// Adds a connection to at most `max` places; 0 counts as 1.
-    pub(super) fn arrive(&mut self, peer: Peer, max: usize) -> Arrival {
+    pub(super) fn arrive(&mut self, peer: PeerUser, max: usize) -> Arrival {
         let evicted = if self.waiting.len() < max.max(1) { None } else { self.choose_evicted(peer, max) };
         if let Some(place) = evicted {
             self.leave(place);
@@ -69,9 +69,9 @@ impl Backlog {
     }
 
     /// The connection that a new one of `newcomer` evicts.
-    fn choose_evicted(&self, newcomer: Peer, max: usize) -> Option<Place> {
+    fn choose_evicted(&self, newcomer: PeerUser, max: usize) -> Option<Place> {
         // For each user the number of connections, counting the new one, and the number of the oldest connection.
-        let mut peers = BTreeMap::<Peer, (usize, u64)>::new();
+        let mut peers = BTreeMap::<PeerUser, (usize, u64)>::new();
         for (number, peer) in &self.waiting {
             let (count, _) = peers.entry(*peer).or_insert((0, *number));
             *count = count.saturating_add(1);
@@ -79,7 +79,7 @@ impl Backlog {
         if let Some((count, _)) = peers.get_mut(&newcomer) {
             *count = count.saturating_add(1);
         }
-        let ours = peers.remove(&Peer::ThisUser).map(|(count, oldest)| (count, Peer::ThisUser, oldest));
+        let ours = peers.remove(&PeerUser::ThisUser).map(|(count, oldest)| (count, PeerUser::ThisUser, oldest));
         let others = peers.into_iter().map(|(peer, (count, oldest))| (count, peer, oldest));
         let heaviest = others.max_by_key(|(count, peer, oldest)| (*count, *peer == newcomer, Reverse(*oldest)));
         let exceeding = ours.filter(|(count, ..)| *count > max / 2);
@@ -95,7 +95,7 @@ mod tests {
 
     const PLACES: usize = 64;
 
-    fn filled(peers: impl IntoIterator<Item = Peer>) -> (Backlog, Vec<Place>) {
+    fn filled(peers: impl IntoIterator<Item = PeerUser>) -> (Backlog, Vec<Place>) {
         let mut backlog = Backlog::default();
         let places = peers.into_iter().map(|peer| backlog.arrive(peer, PLACES));
         let places = places.map(|arrival| (arrival.evicted.is_none(), arrival.place)).collect::<Vec<_>>();
@@ -103,55 +103,59 @@ mod tests {
         (backlog, places.into_iter().map(|(_, place)| place).collect())
     }
 
-    fn many(peer: Peer, count: usize) -> impl Iterator<Item = Peer> {
+    fn many(peer: PeerUser, count: usize) -> impl Iterator<Item = PeerUser> {
         core::iter::repeat_n(peer, count)
     }
 
     #[test]
     fn a_new_connection_always_gets_a_place_and_the_oldest_is_evicted() {
-        let (mut backlog, places) = filled(many(Peer::Unknown, PLACES));
+        let (mut backlog, places) = filled(many(PeerUser::Unknown, PLACES));
         for place in places {
-            assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(place));
+            assert_eq!(backlog.arrive(PeerUser::Unknown, PLACES).evicted, Some(place));
             assert_eq!(backlog.waiting.len(), PLACES);
         }
     }
 
     #[test]
     fn a_place_that_was_left_is_free_and_leaving_twice_changes_nothing() {
-        let (mut backlog, places) = filled(many(Peer::Unknown, PLACES));
+        let (mut backlog, places) = filled(many(PeerUser::Unknown, PLACES));
         backlog.leave(places[5]);
         backlog.leave(places[5]);
-        assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, None);
-        assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(places[0]));
+        assert_eq!(backlog.arrive(PeerUser::Unknown, PLACES).evicted, None);
+        assert_eq!(backlog.arrive(PeerUser::Unknown, PLACES).evicted, Some(places[0]));
     }
 
     #[test]
     fn connections_of_another_user_are_evicted_for_this_user_and_never_the_reverse() {
-        let other = Peer::OtherUser(7);
+        let other = PeerUser::OtherUser(7);
         let (mut backlog, places) = filled(many(other, PLACES));
         let mut ours = Vec::new();
         for expected in &places[..PLACES / 2] {
-            let arrival = backlog.arrive(Peer::ThisUser, PLACES);
+            let arrival = backlog.arrive(PeerUser::ThisUser, PLACES);
             assert_eq!(arrival.evicted, Some(*expected));
             ours.push(arrival.place);
         }
         for _ in 0..1000 {
             assert_eq!(backlog.arrive(other, PLACES).evicted.map(Place::peer), Some(other));
         }
-        assert_eq!(backlog.arrive(Peer::ThisUser, PLACES).evicted, Some(ours[0]), "this user may lose a place only above its half");
+        assert_eq!(
+            backlog.arrive(PeerUser::ThisUser, PLACES).evicted,
+            Some(ours[0]),
+            "this user may lose a place only above its half"
+        );
     }
 
     #[test]
     fn connections_of_many_user_ids_leave_this_user_half_of_the_places() {
         let mut backlog = Backlog::default();
         for user in 0..1000 {
-            backlog.arrive(Peer::OtherUser(user), PLACES);
+            backlog.arrive(PeerUser::OtherUser(user), PLACES);
         }
         for _ in 0..PLACES / 2 {
-            backlog.arrive(Peer::ThisUser, PLACES);
+            backlog.arrive(PeerUser::ThisUser, PLACES);
         }
         for user in 1000..2000 {
-            backlog.arrive(Peer::OtherUser(user), PLACES);
+            backlog.arrive(PeerUser::OtherUser(user), PLACES);
         }
         assert_eq!(backlog.waiting.values().filter(|peer| peer.is_this_user()).count(), PLACES / 2);
         assert_eq!(backlog.waiting.len(), PLACES);
@@ -159,7 +163,7 @@ mod tests {
 
     #[test]
     fn of_two_other_users_the_one_with_most_connections_loses_one() {
-        let (few, greedy) = (Peer::OtherUser(1), Peer::OtherUser(2));
+        let (few, greedy) = (PeerUser::OtherUser(1), PeerUser::OtherUser(2));
         let (mut backlog, places) = filled(many(few, 10).chain(many(greedy, PLACES - 10)));
         assert_eq!(backlog.arrive(few, PLACES).evicted, Some(places[10]));
         for _ in 0..1000 {
@@ -168,15 +172,15 @@ mod tests {
         // In a tie the user of the new connection loses one, or else the user with the oldest connection.
         let (mut backlog, places) = filled(many(greedy, PLACES / 2).chain(many(few, PLACES / 2)));
         assert_eq!(backlog.clone().arrive(few, PLACES).evicted, Some(places[PLACES / 2]));
-        assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(places[0]));
+        assert_eq!(backlog.arrive(PeerUser::Unknown, PLACES).evicted, Some(places[0]));
     }
 
     #[test]
     fn in_a_backlog_of_one_place_or_zero_each_connection_evicts_the_one_before() {
         for max in [0, 1] {
             let mut backlog = Backlog::default();
-            let mut before = backlog.arrive(Peer::Unknown, max).place;
-            for peer in [Peer::ThisUser, Peer::ThisUser, Peer::OtherUser(1), Peer::Unknown, Peer::ThisUser] {
+            let mut before = backlog.arrive(PeerUser::Unknown, max).place;
+            for peer in [PeerUser::ThisUser, PeerUser::ThisUser, PeerUser::OtherUser(1), PeerUser::Unknown, PeerUser::ThisUser] {
                 let arrival = backlog.arrive(peer, max);
                 assert_eq!((arrival.evicted, backlog.waiting.len()), (Some(before), 1));
                 before = arrival.place;

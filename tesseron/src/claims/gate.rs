@@ -294,7 +294,7 @@ impl DialGate {
 mod tests {
     use super::*;
     use crate::claims::draw::sequence;
-    use crate::claims::{Agent, HostPolicy, Peer, UnixChannel};
+    use crate::claims::{Agent, HostPolicy, PeerUser, UnixChannel};
     use alloc::string::{String, ToString};
 
     fn at(seconds: u64) -> Instant {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     fn gate(host: &mut Host) -> HostGate {
-        let place = host.accept(Peer::ThisUser).unwrap().place;
+        let place = host.accept(PeerUser::ThisUser).unwrap().place;
         let UnixChannel::Gated(gate) = host.accept_unix(place, at(0)) else { panic!("a host with a claim has a gate") };
         gate
     }
@@ -483,7 +483,7 @@ mod tests {
     #[test]
     fn a_second_socket_of_an_app_without_a_claim_is_refused_as_occupied() {
         let mut host = Host::without_claims();
-        let place = host.accept(Peer::ThisUser).unwrap().place;
+        let place = host.accept(PeerUser::ThisUser).unwrap().place;
         let UnixChannel::Open(first) = host.accept_unix(place, at(0)) else { panic!("it is free") };
         let mut second = gate(&mut host);
         for _ in 0..3 {
@@ -498,7 +498,7 @@ mod tests {
         assert_eq!(silent.poll_timeout(), Some(at(1)));
         assert_eq!(shown(&silent.handle_timeout(&mut host, at(1))), "nothing, close");
         host.handle_closed(first, at(0), 0, &mut sequence(23));
-        let place = host.accept(Peer::ThisUser).unwrap().place;
+        let place = host.accept(PeerUser::ThisUser).unwrap().place;
         assert!(matches!(host.accept_unix(place, at(0)), UnixChannel::Open(_)));
     }
 

@@ -41,7 +41,7 @@ use super::backlog::{Arrival, Backlog, Place};
 use super::gate::BindCode;
 use super::offer::{Offer, OfferedBind};
 use super::slow_down::SlowDown;
-use super::{BindRefused, ClaimCode, HostGate, Peer, ResumeToken, SessionId, UpgradeGate};
+use super::{BindRefused, ClaimCode, HostGate, PeerUser, ResumeToken, SessionId, UpgradeGate};
 use protocol_core::dialect::Identity;
 use protocol_core::dialect::tesseron::pending_agent;
 use protocol_core::json::Text;
@@ -247,12 +247,12 @@ impl Host {
     ///
     /// # Errors
     /// [`BindRefused::Foreign`]; close the connection, which has no place.
-    pub fn accept(&mut self, peer: Peer) -> Result<Arrival, BindRefused> {
+    pub fn accept(&mut self, peer: PeerUser) -> Result<Arrival, BindRefused> {
         let is_accepted = match peer {
-            Peer::ThisUser => true,
-            Peer::OtherUser(_) => self.any_user,
+            PeerUser::ThisUser => true,
+            PeerUser::OtherUser(_) => self.any_user,
             // A connection of an unknown user is accepted if any user is, or if a code protects the app.
-            Peer::Unknown => self.any_user || self.claim.is_some(),
+            PeerUser::Unknown => self.any_user || self.claim.is_some(),
         };
         if is_accepted { Ok(self.backlog.arrive(peer, self.policy.places)) } else { Err(BindRefused::Foreign) }
     }
@@ -462,14 +462,14 @@ mod tests {
     }
 
     fn upgrade(host: &mut Host, offer: &Offer, now: Instant) -> Result<HostChannel, BindRefused> {
-        let place = host.accept(Peer::ThisUser)?.place;
+        let place = host.accept(PeerUser::ThisUser)?.place;
         let answer = host.answer_upgrade(place, offer, now);
         host.leave(place);
         answer
     }
 
     fn accept_unix(host: &mut Host, now: Instant) -> UnixChannel {
-        let place = host.accept(Peer::ThisUser).unwrap().place;
+        let place = host.accept(PeerUser::ThisUser).unwrap().place;
         host.accept_unix(place, now)
     }
 
@@ -542,7 +542,7 @@ mod tests {
             let malformed = Offer::parse(["tesseron-gateway,tesseron-bind.!"]);
             assert_eq!(upgrade(&mut host, &malformed, at(0)), Err(BindRefused::Malformed));
         }
-        let place = host.accept(Peer::ThisUser).unwrap().place;
+        let place = host.accept(PeerUser::ThisUser).unwrap().place;
         assert_eq!(host.check_time(place, at(0)), at(0));
         assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));
         assert_eq!(host.check_time(place, at(0)), Instant::from_millis(125));

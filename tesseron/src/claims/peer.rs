@@ -2,7 +2,7 @@
 
 /// The user at the other end of a connection, if the system reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Peer {
+pub enum PeerUser {
     /// The user who runs this program.
     ThisUser,
     /// Another user of this machine, with the user id.
@@ -11,7 +11,7 @@ pub enum Peer {
     Unknown,
 }
 
-impl Peer {
+impl PeerUser {
     /// Returns `true` for the user who runs this program.
     #[must_use]
     pub const fn is_this_user(self) -> bool {

@@ -499,13 +499,13 @@ impl SessionRegistry {
 
     /// Returns `true` if a session has a channel, or may be resumed.
     #[must_use]
-    pub fn knows(&self, session: &SessionId) -> bool {
+    pub fn contains(&self, session: &SessionId) -> bool {
         self.sessions.contains_key(session)
     }
 
     /// Returns `true` if a session that has a channel was or can be claimed with this code.
     #[must_use]
-    pub fn holds(&self, code: &ClaimCode) -> bool {
+    pub fn has_code(&self, code: &ClaimCode) -> bool {
         self.find_code(code).is_some()
     }
 

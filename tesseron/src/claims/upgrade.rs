@@ -97,7 +97,7 @@ impl UpgradeGate {
 mod tests {
     use super::*;
     use crate::claims::draw::sequence;
-    use crate::claims::{ClaimCode, Peer};
+    use crate::claims::{ClaimCode, PeerUser};
     use alloc::vec::Vec;
 
     fn at(millis: u64) -> Instant {
@@ -108,7 +108,7 @@ mod tests {
         Host::with_claims(HostPolicy::default(), at(0), 0, &mut sequence(30))
     }
 
-    fn gate(host: &mut Host, peer: Peer, millis: u64) -> UpgradeGate {
+    fn gate(host: &mut Host, peer: PeerUser, millis: u64) -> UpgradeGate {
         let place = host.accept(peer).unwrap().place;
         host.accept_web_socket(place, at(millis))
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     /// Sends a code and waits for the answer. Returns the time in milliseconds, and the answer.
-    fn dial(host: &mut Host, peer: Peer, offer: Offer, millis: u64) -> (u64, UpgradeStep) {
+    fn dial(host: &mut Host, peer: PeerUser, offer: Offer, millis: u64) -> (u64, UpgradeStep) {
         let mut gate = gate(host, peer, millis);
         let step = gate.handle_upgrade(offer, host, at(millis));
         if step != UpgradeStep::Wait {
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_connection_without_an_upgrade_request_is_closed_after_two_seconds() {
         let mut host = host_with_claims();
-        let mut gate = gate(&mut host, Peer::Unknown, 1000);
+        let mut gate = gate(&mut host, PeerUser::Unknown, 1000);
         assert_eq!(gate.poll_timeout(), Some(at(3000)));
         assert_eq!(gate.handle_timeout(&mut host, at(2999)), UpgradeStep::Wait);
         assert_eq!(gate.handle_timeout(&mut host, at(3000)), UpgradeStep::Close);
@@ -157,12 +157,12 @@ mod tests {
         let mut host = host_with_claims();
         let mut now = 0;
         for expected in [0, 125, 250, 500, 1000, 2000, 2000] {
-            let (took, step) = dial(&mut host, Peer::Unknown, wrong(), now);
+            let (took, step) = dial(&mut host, PeerUser::Unknown, wrong(), now);
             assert_eq!((took, step), (expected, UpgradeStep::Refuse(BindRefused::Mismatch)));
             now += took;
         }
         let right = right(&host);
-        let (took, step) = dial(&mut host, Peer::Unknown, right, now);
+        let (took, step) = dial(&mut host, PeerUser::Unknown, right, now);
         assert!(took == 2000 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
     }
 
@@ -170,11 +170,11 @@ mod tests {
     fn wrong_codes_of_others_do_not_delay_this_user() {
         let mut host = host_with_claims().for_any_user();
         for millis in 0..20 {
-            dial(&mut host, Peer::OtherUser(1), wrong(), millis);
-            dial(&mut host, Peer::Unknown, wrong(), millis);
+            dial(&mut host, PeerUser::OtherUser(1), wrong(), millis);
+            dial(&mut host, PeerUser::Unknown, wrong(), millis);
         }
         let right = right(&host);
-        let (took, step) = dial(&mut host, Peer::ThisUser, right, 20);
+        let (took, step) = dial(&mut host, PeerUser::ThisUser, right, 20);
         assert!(took == 0 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
     }
 
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn the_right_code_takes_as_long_as_a_wrong_one() {
         let mut host = host_with_claims();
-        dial(&mut host, Peer::Unknown, wrong(), 0);
-        let (mut one, mut other) = (gate(&mut host, Peer::Unknown, 0), gate(&mut host, Peer::Unknown, 0));
+        dial(&mut host, PeerUser::Unknown, wrong(), 0);
+        let (mut one, mut other) = (gate(&mut host, PeerUser::Unknown, 0), gate(&mut host, PeerUser::Unknown, 0));
         let right = right(&host);
         assert_eq!(one.handle_upgrade(right, &mut host, at(0)), UpgradeStep::Wait);
         assert_eq!(other.handle_upgrade(wrong(), &mut host, at(0)), UpgradeStep::Wait);
@@ -195,18 +195,22 @@ mod tests {
     fn a_request_without_a_code_is_answered_at_once() {
         let mut host = host_with_claims();
         for _ in 0..10 {
-            dial(&mut host, Peer::Unknown, wrong(), 0);
+            dial(&mut host, PeerUser::Unknown, wrong(), 0);
         }
         for (header, refused) in [
             ("tesseron-gateway", BindRefused::Unbound),
             ("tesseron-gateway,tesseron-bind.!", BindRefused::Malformed),
             ("chat,tesseron-bind.ABCD-EF", BindRefused::NoGateway),
         ] {
-            assert_eq!(dial(&mut host, Peer::Unknown, Offer::parse([header]), 0), (0, UpgradeStep::Refuse(refused)), "{header}");
+            assert_eq!(
+                dial(&mut host, PeerUser::Unknown, Offer::parse([header]), 0),
+                (0, UpgradeStep::Refuse(refused)),
+                "{header}"
+            );
         }
         let mut host = Host::without_claims();
         for _ in 0..10 {
-            let refused = dial(&mut host, Peer::ThisUser, wrong(), 0);
+            let refused = dial(&mut host, PeerUser::ThisUser, wrong(), 0);
             assert_eq!(
                 refused,
                 (0, UpgradeStep::Refuse(BindRefused::Mismatch)),
@@ -218,34 +222,34 @@ mod tests {
     #[test]
     fn sixty_four_silent_connections_keep_no_other_connection_out() {
         let mut host = host_with_claims();
-        let silent: Vec<_> = (0..64).map(|_| gate(&mut host, Peer::Unknown, 0)).collect();
-        let arrival = host.accept(Peer::Unknown).unwrap();
+        let silent: Vec<_> = (0..64).map(|_| gate(&mut host, PeerUser::Unknown, 0)).collect();
+        let arrival = host.accept(PeerUser::Unknown).unwrap();
         assert_eq!(arrival.evicted, Some(silent[0].place));
         let right = right(&host);
         let step = host.accept_web_socket(arrival.place, at(1)).handle_upgrade(right, &mut host, at(1));
         assert!(matches!(step, UpgradeStep::Open(_)), "{step:?}");
-        assert_eq!(host.accept(Peer::Unknown).unwrap().evicted, None, "its place is free again");
+        assert_eq!(host.accept(PeerUser::Unknown).unwrap().evicted, None, "its place is free again");
     }
 
     #[test]
     fn connections_of_another_user_are_refused_and_take_no_place() {
         let mut host = host_with_claims();
         for _ in 0..1000 {
-            assert_eq!(host.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));
+            assert_eq!(host.accept(PeerUser::OtherUser(7)), Err(BindRefused::Foreign));
         }
         for _ in 0..64 {
-            assert_eq!(host.accept(Peer::ThisUser).unwrap().evicted, None);
+            assert_eq!(host.accept(PeerUser::ThisUser).unwrap().evicted, None);
         }
-        assert!(host_with_claims().for_any_user().accept(Peer::OtherUser(7)).is_ok());
+        assert!(host_with_claims().for_any_user().accept(PeerUser::OtherUser(7)).is_ok());
     }
 
     #[test]
     fn an_app_without_a_code_refuses_a_peer_of_an_unknown_user() {
         let mut host = Host::without_claims();
-        assert_eq!(host.accept(Peer::Unknown), Err(BindRefused::Foreign));
-        assert_eq!(host.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));
-        assert!(host.accept(Peer::ThisUser).is_ok());
+        assert_eq!(host.accept(PeerUser::Unknown), Err(BindRefused::Foreign));
+        assert_eq!(host.accept(PeerUser::OtherUser(7)), Err(BindRefused::Foreign));
+        assert!(host.accept(PeerUser::ThisUser).is_ok());
         let mut host = Host::without_claims().for_any_user();
-        assert!(host.accept(Peer::Unknown).is_ok() && host.accept(Peer::OtherUser(7)).is_ok());
+        assert!(host.accept(PeerUser::Unknown).is_ok() && host.accept(PeerUser::OtherUser(7)).is_ok());
     }
 }

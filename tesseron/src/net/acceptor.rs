@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::vec::Vec;
 
-use crate::claims::Peer;
+use crate::claims::PeerUser;
 use crate::net::host::{Dialler, Shared};
 use crate::net::{Sockets, TesseronTransport};
 use protocol_core::drive::Timer;
@@ -21,7 +21,7 @@ pub(super) trait Acceptor: Send + Sync + 'static {
 
     /// Waits for the next connections, and returns those that have not ended, each with its user. If the future is dropped, connections may
     /// be lost.
-    fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, Peer)>>> + Send;
+    fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, PeerUser)>>> + Send;
 
     /// Handles the upgrade or the bind. Returns `None` if the connection was refused, has ended or was too slow.
     fn admit(
@@ -35,7 +35,7 @@ pub(super) trait Acceptor: Send + Sync + 'static {
 enum Next<C> {
     Closed,
     Refresh,
-    Accepted(io::Result<Vec<(C, Peer)>>),
+    Accepted(io::Result<Vec<(C, PeerUser)>>),
 }
 
 /// Accepts connections and refreshes the claim, until the host is closed.
@@ -102,7 +102,7 @@ mod tcp {
     use std::vec::Vec;
 
     use super::Acceptor;
-    use crate::claims::{Peer, UpgradeStep};
+    use crate::claims::{PeerUser, UpgradeStep};
     use crate::net::TesseronError;
     use crate::net::blocking::run_blocking;
     use crate::net::host::{ChannelGuard, Dialler};
@@ -149,8 +149,8 @@ mod tcp {
         }
 
         /// Finds the users of the connections; `None` for a connection that has already ended.
-        async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<Peer>> {
-            let unknown = remotes.iter().map(|_| Some(Peer::Unknown)).collect();
+        async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<PeerUser>> {
+            let unknown = remotes.iter().map(|_| Some(PeerUser::Unknown)).collect();
             if !self.reports_users {
                 return unknown;
             }
@@ -170,7 +170,7 @@ mod tcp {
     impl<S: Sockets> Acceptor for TcpAcceptor<S> {
         type Incoming = S::Tcp;
 
-        async fn accept(&self) -> io::Result<Vec<(S::Tcp, Peer)>> {
+        async fn accept(&self) -> io::Result<Vec<(S::Tcp, PeerUser)>> {
             match self.accept_all().await {
                 Err(error) if is_of_one_connection(&error) => Ok(Vec::new()),
                 Err(error) => Err(error),
@@ -221,7 +221,7 @@ mod unix {
     use std::vec::Vec;
 
     use super::Acceptor;
-    use crate::claims::{HostGate, HostNext, Peer, UnixChannel};
+    use crate::claims::{HostGate, HostNext, PeerUser, UnixChannel};
     use crate::net::TesseronError;
     use crate::net::host::{ChannelGuard, Dialler, Shared};
     use crate::net::{Address, Home, MAX_BIND_LINE, Sockets, TesseronTransport, home, in_time, instance, until};
@@ -253,9 +253,9 @@ mod unix {
     impl<S: Sockets> Acceptor for UnixAcceptor<S> {
         type Incoming = S::Unix;
 
-        async fn accept(&self) -> io::Result<Vec<(S::Unix, Peer)>> {
+        async fn accept(&self) -> io::Result<Vec<(S::Unix, PeerUser)>> {
             // Only this user can enter the folder of the socket, so the peer is this user.
-            S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, Peer::ThisUser)]))
+            S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, PeerUser::ThisUser)]))
         }
 
         async fn admit(incoming: S::Unix, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {

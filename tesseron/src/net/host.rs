@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 #[cfg(unix)]
 use crate::claims::UnixChannel;
-use crate::claims::{Agent, Arrival, ClaimCode, Host, HostChannel, HostGate, HostStep, Peer, Place};
+use crate::claims::{Agent, Arrival, ClaimCode, Host, HostChannel, HostGate, HostStep, PeerUser, Place};
 #[cfg(feature = "websocket")]
 use crate::claims::{Offer, UpgradeGate, UpgradeStep};
 use crate::net::TesseronError;
@@ -266,7 +266,7 @@ impl Shared {
     }
 
     /// Adds a connection to the backlog. `None` if it is refused.
-    pub(super) fn arrive(self: &Arc<Self>, peer: Peer) -> Option<Dialler> {
+    pub(super) fn arrive(self: &Arc<Self>, peer: PeerUser) -> Option<Dialler> {
         let mut state = self.lock();
         let Arrival { place, evicted, .. } = state.host.accept(peer).ok()?;
         state.diallers.insert(place, Dialling::default());

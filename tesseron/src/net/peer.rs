@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 #[cfg(not(target_os = "linux"))]
 use std::vec::Vec;
 
-use crate::claims::Peer;
+use crate::claims::PeerUser;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{can_be_known, find_all};
@@ -21,8 +21,8 @@ pub(super) fn can_be_known() -> bool {
 
 /// The users of connections that were accepted at `local`; `None` for a connection that has already ended.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
-    remotes.iter().map(|_| Some(Peer::Unknown)).collect()
+pub(super) fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
+    remotes.iter().map(|_| Some(PeerUser::Unknown)).collect()
 }
 
 #[cfg(target_os = "linux")]
@@ -35,7 +35,7 @@ mod linux {
     use std::string::String;
     use std::vec::Vec;
 
-    use super::{Peer, SocketAddr};
+    use super::{PeerUser, SocketAddr};
 
     const TABLE: &str = "/proc/net/tcp";
     const TABLE_OF_IPV6: &str = "/proc/net/tcp6";
@@ -58,7 +58,7 @@ mod linux {
 
     /// The users of connections that were accepted at `local`; `None` for a connection that has already ended. Looking up many users takes
     /// no longer than looking up one.
-    pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
+    pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
         let this_user = rustix::process::geteuid().as_raw();
         let mut wanted = Wanted::new(local, remotes);
         for _ in 0..PASSES {
@@ -69,7 +69,7 @@ mod linux {
                 }
             }
         }
-        wanted.found.into_iter().map(|found| found.map_or(Some(Peer::Unknown), |socket| socket.peer(this_user))).collect()
+        wanted.found.into_iter().map(|found| found.map_or(Some(PeerUser::Unknown), |socket| socket.peer(this_user))).collect()
     }
 
     /// A line of a table.
@@ -80,13 +80,13 @@ mod linux {
     }
 
     impl Socket {
-        pub(super) fn peer(self, this_user: u32) -> Option<Peer> {
+        pub(super) fn peer(self, this_user: u32) -> Option<PeerUser> {
             match self {
                 // No process has the socket any longer, so the connection has ended.
                 Self { inode: 0, .. } => None,
-                Self { user, .. } if user != this_user => Some(Peer::OtherUser(user)),
-                Self { user: OVERFLOW, .. } => Some(Peer::Unknown),
-                Self { .. } => Some(Peer::ThisUser),
+                Self { user, .. } if user != this_user => Some(PeerUser::OtherUser(user)),
+                Self { user: OVERFLOW, .. } => Some(PeerUser::Unknown),
+                Self { .. } => Some(PeerUser::ThisUser),
             }
         }
     }
@@ -244,13 +244,13 @@ mod linux {
         #[test]
         fn only_a_socket_held_by_a_process_of_this_user_belongs_to_this_user() {
             let peer = |user, inode, this_user| Socket { user, inode }.peer(this_user);
-            assert_eq!(peer(1000, 1, 1000), Some(Peer::ThisUser));
-            assert_eq!(peer(1001, 1, 1000), Some(Peer::OtherUser(1001)));
-            assert_eq!(peer(0, 1, 1000), Some(Peer::OtherUser(0)), "also the superuser");
-            assert_eq!(peer(0, 1, 0), Some(Peer::ThisUser));
+            assert_eq!(peer(1000, 1, 1000), Some(PeerUser::ThisUser));
+            assert_eq!(peer(1001, 1, 1000), Some(PeerUser::OtherUser(1001)));
+            assert_eq!(peer(0, 1, 1000), Some(PeerUser::OtherUser(0)), "also the superuser");
+            assert_eq!(peer(0, 1, 0), Some(PeerUser::ThisUser));
             assert_eq!(peer(0, 0, 0), None, "a socket that was closed is shown as one of the superuser");
-            assert_eq!(peer(OVERFLOW, 1, OVERFLOW), Some(Peer::Unknown), "it may be any of the users that are not mapped");
-            assert_eq!(peer(OVERFLOW, 1, 1000), Some(Peer::OtherUser(OVERFLOW)));
+            assert_eq!(peer(OVERFLOW, 1, OVERFLOW), Some(PeerUser::Unknown), "it may be any of the users that are not mapped");
+            assert_eq!(peer(OVERFLOW, 1, 1000), Some(PeerUser::OtherUser(OVERFLOW)));
         }
 
         /// A connection within this machine, at both of its ends.
@@ -262,7 +262,7 @@ mod linux {
             Some((listener, near, far))
         }
 
-        fn found(far: &TcpStream) -> Option<Peer> {
+        fn found(far: &TcpStream) -> Option<PeerUser> {
             find_all(far.local_addr().unwrap(), &[far.peer_addr().unwrap()])[0]
         }
 
@@ -270,12 +270,12 @@ mod linux {
         fn a_connection_of_this_user_is_found_in_the_tables_of_this_machine() {
             assert!(can_be_known());
             let (_listener, near, far) = connected("127.0.0.1").unwrap();
-            assert_eq!(found(&far), Some(Peer::ThisUser));
+            assert_eq!(found(&far), Some(PeerUser::ThisUser));
             drop(near);
-            assert_ne!(found(&far), Some(Peer::ThisUser), "the peer has closed it");
+            assert_ne!(found(&far), Some(PeerUser::ThisUser), "the peer has closed it");
             // A machine without IPv6 has no such connections.
             if let Some((_listener, _near, far)) = connected("[::ffff:127.0.0.1]") {
-                assert_eq!(found(&far), Some(Peer::ThisUser));
+                assert_eq!(found(&far), Some(PeerUser::ThisUser));
             }
         }
 
@@ -286,7 +286,7 @@ mod linux {
                 std::eprintln!("not tested: only the superuser can change the owner of a socket");
                 return;
             }
-            assert_eq!(found(&far), Some(Peer::OtherUser(12345)));
+            assert_eq!(found(&far), Some(PeerUser::OtherUser(12345)));
         }
     }
 }

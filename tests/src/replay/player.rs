@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ::tesseron::claims::{ClaimCode, DialGate, DialStep, Host, HostChannel, HostGate, HostNext, Peer, UnixChannel};
+use ::tesseron::claims::{ClaimCode, DialGate, DialStep, Host, HostChannel, HostGate, HostNext, PeerUser, UnixChannel};
 use bytes::Bytes;
 use protocol_core::tesseron::ResumeCredentials;
 use protocol_core::{
@@ -127,7 +127,7 @@ impl Player {
             Some(code) if !self.is_caller => {
                 app_host.show(code);
                 let host = app_host.host.as_mut().expect("the app shows a code");
-                let place = host.accept(Peer::ThisUser).expect("this user may connect").place;
+                let place = host.accept(PeerUser::ThisUser).expect("this user may connect").place;
                 let UnixChannel::Gated(gate) = host.accept_unix(place, self.now) else {
                     unreachable!("the host makes its own claim codes")
                 };

@@ -776,7 +776,7 @@ impl World {
             let session = &registry.sessions[&known.id];
             assert_eq!((session.app.as_str(), session.claimed.is_some()), (APPS[known.app], known.claimed));
             assert_eq!(session.channel(), known.channel);
-            assert!(registry.knows(&known.id) && !registry.knows(&SessionId::parse("s_unknown").unwrap()));
+            assert!(registry.contains(&known.id) && !registry.contains(&SessionId::parse("s_unknown").unwrap()));
             match session.state {
                 State::Live(channel) => {
                     assert_eq!(registry.session_on(channel), Some(&known.id));
