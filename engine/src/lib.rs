@@ -55,7 +55,7 @@ mod task;
 mod wake;
 
 pub use early::drive;
-pub use lock::{After, DriverSlot, Engine, Guarded, SendsEarly};
+pub use lock::{DriverSlot, Engine, Guarded, SendsEarly, VerbEffects};
 pub use panics::drop_quietly;
 pub use runtime::{BoxFuture, Runtime, TimedRuntime};
 pub use task::{BlockingTask, End, Task, TaskOwner};

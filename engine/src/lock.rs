@@ -23,7 +23,7 @@ pub trait Guarded: Send + 'static {
 
     /// Takes the wakers of all tasks that have something to do after a verb: drivers that have frames to write or an earlier deadline to
     /// wait for, and tasks that wait for events.
-    fn take_wakers(&mut self, after: &After) -> Self::Wakers;
+    fn take_wakers(&mut self, effects: &VerbEffects) -> Self::Wakers;
 
     /// The slot of the driver that verbs may use for early sends ([`SendsEarly`]), if there is one.
     fn early_slot(&mut self) -> Option<&mut DriverSlot> {
@@ -50,12 +50,12 @@ pub(crate) trait Early<S: Guarded>: Send + Sync {
 
 /// The effects of a verb. They decide which tasks must be woken.
 #[derive(Debug, Default)]
-pub struct After {
+pub struct VerbEffects {
     output: bool,
     alone: bool,
 }
 
-impl After {
+impl VerbEffects {
     /// Notes that the machine has a new frame or event.
     pub fn output(&mut self) {
         self.output = true;
@@ -156,28 +156,28 @@ impl<S: Guarded> Engine<S> {
     ///
     /// `verb` must not run code of users. In particular it must not drop wakers or values of users, but return them, to be dropped after
     /// the lock is released.
-    pub fn verb<T>(&self, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
+    pub fn verb<T>(&self, verb: impl FnOnce(&mut S, Instant, &mut VerbEffects) -> T) -> T {
         let now = self.runtime.now();
         self.run(self.lock(), now, verb)
     }
 
     /// Runs a verb as [`verb`](Self::verb) does, but with `now` as the time, instead of reading the clock.
-    pub fn verb_at<T>(&self, now: Instant, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
+    pub fn verb_at<T>(&self, now: Instant, verb: impl FnOnce(&mut S, Instant, &mut VerbEffects) -> T) -> T {
         self.run(self.lock(), now, verb)
     }
 
-    fn run<T>(&self, mut state: MutexGuard<'_, S>, now: Instant, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
-        let mut after = After::default();
-        let value = verb(&mut state, now, &mut after);
+    fn run<T>(&self, mut state: MutexGuard<'_, S>, now: Instant, verb: impl FnOnce(&mut S, Instant, &mut VerbEffects) -> T) -> T {
+        let mut effects = VerbEffects::default();
+        let value = verb(&mut state, now, &mut effects);
         self.note_closed(&state);
-        if after.alone
+        if effects.alone
             && let Some(early) = self.early.get()
             && state.early_slot().is_some_and(|slot| !slot.polling && slot.is_parked())
         {
             early.send(self, state, now);
             return value;
         }
-        let wakers = state.take_wakers(&after);
+        let wakers = state.take_wakers(&effects);
         drop(state);
         wake_all(wakers);
         value

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use endpoint::{Runtime, TimedRuntime};
-use engine::{After, Engine, Guarded, Waiters, spare};
+use engine::{Engine, Guarded, VerbEffects, Waiters, spare};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -165,7 +165,7 @@ impl Guarded for Listening {
         false
     }
 
-    fn take_wakers(&mut self, _: &After) -> Vec<Waker> {
+    fn take_wakers(&mut self, _: &VerbEffects) -> Vec<Waker> {
         core::mem::take(&mut self.woken)
     }
 }

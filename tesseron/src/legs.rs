@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use bytes::Bytes;
-use engine::{After, DriverSlot, Engine, Guarded, Runtime, park, spare};
+use engine::{DriverSlot, Engine, Guarded, Runtime, VerbEffects, park, spare};
 use protocol_core::drive::{LaneMachine, Machine, TurnOutcome};
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{Close, Full, Lane, Received, Transmit, TransportEnd};
@@ -94,7 +94,7 @@ impl Guarded for State {
         self.bridge.is_closed(Leg::Agent)
     }
 
-    fn take_wakers(&mut self, _: &After) -> Vec<Waker> {
+    fn take_wakers(&mut self, _: &VerbEffects) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let driving = self.driving.take();
         while let Some(leg) = self.bridge.poll_touched() {

@@ -134,10 +134,10 @@ impl Call {
 }
 
 fn cancel(shared: &Shared, id: OutboundId, reason: Option<&str>) {
-    shared.verb(|state, now, after| {
+    shared.verb(|state, now, effects| {
         // It fails if the call has ended. Then nothing is sent.
         if state.session.cancel(id, reason, now).is_ok() {
-            after.output();
+            effects.output();
         }
     });
 }
@@ -208,10 +208,10 @@ impl Drop for Call {
         if self.has_no_slot {
             return;
         }
-        let slot = self.shared.verb(|state, now, after| {
+        let slot = self.shared.verb(|state, now, effects| {
             // It fails if the call has ended. Then nothing is sent.
             if state.session.cancel(self.id, None, now).is_ok() {
-                after.output();
+                effects.output();
             }
             state.calls.end(&self.id, take)
         });

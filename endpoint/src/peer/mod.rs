@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::state::diagnose::Span;
 use crate::state::{CallError, CallSlot, Counters, Shared, State};
-use engine::After;
+use engine::VerbEffects;
 use protocol_core::dialect::mcp::Era;
 use protocol_core::dialect::{
     Capabilities, Identity, Level, LogRecord, Notice, Page, PeerInfo, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo,
@@ -49,13 +49,13 @@ impl Peer {
     /// [`InvokeError`], which returns the call and the reason ([`SendError`]): for example, the session is closing, too many calls are in
     /// flight, or the peer has not declared the capability for this kind of call.
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
-        self.begin(Span::call(&call), |state, now, after| {
+        self.begin(Span::call(&call), |state, now, effects| {
             let depth = call.parent.and_then(|key| state.input_requests.get(&key)).map_or(0, |input_request| input_request.depth);
             // A call is alone if no other is open. Detached calls count as open. So do ended calls whose outcomes are unread: if several
             // calls ended in one turn, often each is followed by another call, and these should be written together.
             let is_alone = state.calls.is_empty() && !state.session.has_calls();
             let id = state.session.invoke(call, now)?;
-            after.output_alone(is_alone);
+            effects.output_alone(is_alone);
             Ok((id, depth))
         })
     }
@@ -69,9 +69,9 @@ impl Peer {
     pub fn resume_input(&self, pending: &PendingInput) -> Result<Call, SendError> {
         let call = pending.call();
         let (span, depth) = call.map(|call| (Span::call(&call), call.depth)).unwrap_or_default();
-        self.begin(span, |state, now, after| {
+        self.begin(span, |state, now, effects| {
             let id = state.session.resume_input(pending, now)?;
-            after.output();
+            effects.output();
             Ok((id, depth))
         })
     }
@@ -80,12 +80,12 @@ impl Peer {
     fn begin<E>(
         &self,
         span: Span,
-        begin: impl FnOnce(&mut State, Instant, &mut After) -> Result<(OutboundId, u8), E>,
+        begin: impl FnOnce(&mut State, Instant, &mut VerbEffects) -> Result<(OutboundId, u8), E>,
     ) -> Result<Call, E> {
         // The span is moved into the slot of the call once the call is made. Otherwise it is dropped outside of the lock.
         let mut unused = Some(span.clone());
-        let (id, depth) = self.shared.verb(|state, now, after| {
-            let (id, depth) = begin(state, now, after)?;
+        let (id, depth) = self.shared.verb(|state, now, effects| {
+            let (id, depth) = begin(state, now, effects)?;
             state.calls.insert(id, CallSlot { span: unused.take().unwrap_or_default(), ..CallSlot::default() });
             Ok((id, depth))
         })?;
@@ -186,9 +186,9 @@ impl Peer {
 
     /// Closes the session, gracefully or at once. No effect if it is closed.
     pub fn close(&self, how: Close) {
-        self.shared.verb(|state, now, after| {
+        self.shared.verb(|state, now, effects| {
             state.session.close(how, now);
-            after.output();
+            effects.output();
         });
     }
 
@@ -197,10 +197,10 @@ impl Peer {
     /// # Errors
     /// [`SendError`]: nothing was sent.
     pub fn notify(&self, notice: Notice) -> Result<(), SendError> {
-        self.shared.verb(|state, now, after| {
+        self.shared.verb(|state, now, effects| {
             let sent = state.session.notify(notice, now);
             if sent.is_ok() {
-                after.output();
+                effects.output();
             }
             sent
         })
@@ -210,7 +210,7 @@ impl Peer {
     /// these subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the
     /// notice to a subscription of MCP 2026-07-28 waits for room.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
-        self.shared.verb(|state, now, after| {
+        self.shared.verb(|state, now, effects| {
             let subscribed = state.subscriptions.to(uri).into_iter();
             let notified = subscribed.filter_map(|(subscription, uri)| {
                 state.session.notify(Notice::ResourceValue { subscription, uri, value: value.clone() }, now).ok()
@@ -218,7 +218,7 @@ impl Peer {
             let notified = notified.count();
             let notified = notified.saturating_add(state.session.publish(&Notice::ResourceUpdated { uri: uri.into() }, now));
             if notified > 0 {
-                after.output();
+                effects.output();
             }
             notified
         })
@@ -242,10 +242,10 @@ impl Peer {
     /// # Errors
     /// As for [`Session::claim`](protocol_core::Session::claim).
     pub fn claim(&self, agent: Identity, capabilities: Capabilities, at_millis: u64) -> Result<(), SendError> {
-        self.shared.verb(|state, now, after| {
+        self.shared.verb(|state, now, effects| {
             let claimed = state.session.claim(agent, capabilities, at_millis, now);
             if claimed.is_ok() {
-                after.output();
+                effects.output();
             }
             claimed
         })
@@ -255,9 +255,9 @@ impl Peer {
     /// is dropped, and so is every record to a peer that sends only stateless requests. If the queue has no room, older records are dropped
     /// or, if that is not enough, this one.
     pub fn log(&self, record: LogRecord) {
-        self.shared.verb(|state, now, after| {
+        self.shared.verb(|state, now, effects| {
             if state.session.log(None, record, now) == Ok(Logged::Sent) {
-                after.output();
+                effects.output();
             }
         });
     }

@@ -258,9 +258,9 @@ impl Catalog {
         let (number, notice) = (entries.changes, audience.notice(list, &entries));
         drop(entries);
         if let Some(notice) = notice {
-            session.verb(|state, _, after| {
+            session.verb(|state, _, effects| {
                 state.list_changes.put(list, number, notice);
-                after.output();
+                effects.output();
             });
         }
     }

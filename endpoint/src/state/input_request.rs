@@ -48,13 +48,13 @@ impl TaskOwner for InputRequest {
             End::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
             End::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer was dropped")),
         };
-        let removed = self.shared.verb(|state, now, after| {
+        let removed = self.shared.verb(|state, now, effects| {
             if panicked {
                 state.counters.panics = state.counters.panics.saturating_add(1);
             }
             // It fails if the request was cancelled or is answered already. Then nothing is sent.
             if state.session.provide_input(self.key, answer, now).is_ok() {
-                after.output();
+                effects.output();
             }
             state.input_requests.end(&self.key, |input_request| Arc::clone(input_request))
         });

@@ -35,7 +35,7 @@ use self::alarms::Alarms;
 use self::list_changes::ListChanges;
 use self::subscriptions::Subscriptions;
 use crate::extensions::Extensions;
-use engine::{After, DriverSlot, Engine, Guarded, SendsEarly, Waiters};
+use engine::{DriverSlot, Engine, Guarded, SendsEarly, VerbEffects, Waiters};
 use protocol_core::drive::TurnOutcome;
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
@@ -110,8 +110,8 @@ impl Guarded for State {
         self.session.is_closed()
     }
 
-    fn take_wakers(&mut self, after: &After) -> Option<Waker> {
-        if self.driver.must_wake(after.has_output(), || self.deadline()) { self.driver.take() } else { None }
+    fn take_wakers(&mut self, effects: &VerbEffects) -> Option<Waker> {
+        if self.driver.must_wake(effects.has_output(), || self.deadline()) { self.driver.take() } else { None }
     }
 
     fn early_slot(&mut self) -> Option<&mut DriverSlot> {
@@ -230,8 +230,8 @@ mod tests {
         }
         shared.with_state(|state| state.driver.park(&panicking, &mut Some(panicking.clone())));
         let verb = AssertUnwindSafe(|| {
-            drop(shared.verb(|_, _, after| {
-                after.output();
+            drop(shared.verb(|_, _, effects| {
+                effects.output();
                 waits
             }));
         });

@@ -90,13 +90,13 @@ impl ServedCall {
     }
 
     pub(crate) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
-        let reported = self.shared.verb(|state, now, after| {
+        let reported = self.shared.verb(|state, now, effects| {
             if self.repeats_report(state) {
                 return Ok(Reported::Unobserved);
             }
             let reported = state.session.progress(self.id, update, now);
             match &reported {
-                Ok(Reported::Sent) => after.output(),
+                Ok(Reported::Sent) => effects.output(),
                 // A kept update is sent at a deadline. The engine checks for a new deadline after each verb.
                 Ok(_) | Err(ProgressError::NotLive) => {}
                 Err(_) => state.counters.progress_refused = state.counters.progress_refused.saturating_add(1),
@@ -138,19 +138,19 @@ impl ServedCall {
             self.shared.with_state(|state| state.counters.values_refused = state.counters.values_refused.saturating_add(1));
             return diagnose::value_refused(self, "a log record that has no JSON");
         };
-        self.shared.verb(|state, now, after| {
+        self.shared.verb(|state, now, effects| {
             // It fails if the call is over; the session counts what it drops.
             if !self.repeats_report(state) && state.session.log(Some(self.id), record, now).is_ok() {
-                after.output();
+                effects.output();
             }
         });
     }
 
     pub(crate) fn configure(&self, options: ServeOptions) -> Result<(), NotLive> {
-        self.shared.verb(|state, now, after| {
+        self.shared.verb(|state, now, effects| {
             let configured = state.session.configure(self.id, options, now);
             if configured.is_ok() {
-                after.output();
+                effects.output();
             }
             configured
         })
@@ -166,9 +166,9 @@ impl ServedCall {
 
     /// Accepts this call, which is a subscription, for the kinds of changes in `offered`.
     pub(crate) fn accept_subscription(&self, offered: &SubscriptionFilter) {
-        self.shared.verb(|state, now, after| {
+        self.shared.verb(|state, now, effects| {
             if state.session.accept_subscription(self.id, offered, now).is_ok() {
-                after.output();
+                effects.output();
             }
         });
     }
@@ -188,7 +188,7 @@ impl ServedCall {
             reply
         };
         let answered = Answered::of(&reply);
-        let (sent, ended) = self.shared.verb(|state, now, after| {
+        let (sent, ended) = self.shared.verb(|state, now, effects| {
             // If the call was cancelled, this returns `NotLive`, and only notes in the session that the handler has ended.
             let sent = self.send_reply(state, reply, now);
             let alarms = &mut state.alarms;
@@ -204,7 +204,7 @@ impl ServedCall {
             });
             // If the session is closed, the driver may be waiting for the end of this handler.
             if sent.is_ok() || (ended.is_some() && state.session.is_closed()) {
-                after.output_alone(state.served_calls.is_empty());
+                effects.output_alone(state.served_calls.is_empty());
             }
             (sent, ended)
         });
@@ -328,9 +328,9 @@ impl ServedCall {
     /// Sends an input request to the caller, and returns the future of its answer.
     pub(crate) fn ask(self: &Arc<Self>, ask: Ask) -> Result<AnswerWait, AskFailed> {
         let unsupported = AskFailed::unsupported(&ask);
-        let asked = self.shared.verb(|state, now, after| {
+        let asked = self.shared.verb(|state, now, effects| {
             let key = state.session.request_input(self.id, ask, now)?;
-            after.output();
+            effects.output();
             match state.served_calls.get_mut(&self.id) {
                 Some(slot) => slot.waits.get_or_insert_default().inputs.push((key, InputSlot::default())),
                 None => return Err(AskError::NotLive),
@@ -565,11 +565,11 @@ impl Future for AnswerWait {
 
 impl Drop for AnswerWait {
     fn drop(&mut self) {
-        let slot = self.served.shared.verb(|state, now, after| {
+        let slot = self.served.shared.verb(|state, now, effects| {
             let (inputs, at) = self.find(state)?;
             let slot = inputs.swap_remove(at);
             if state.session.abandon_input(self.key, now).is_ok() {
-                after.output();
+                effects.output();
             }
             Some(slot)
         });

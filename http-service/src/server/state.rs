@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use endpoint::Extensions;
-use engine::{After, DriverSlot, Guarded, park};
+use engine::{DriverSlot, Guarded, VerbEffects, park};
 use protocol_core::http::era::Era;
 use protocol_core::http::{
     HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, NotResumable, ResponsePart, SessionKey,
@@ -72,7 +72,7 @@ impl Guarded for State {
         false
     }
 
-    fn take_wakers(&mut self, _: &After) -> Vec<Waker> {
+    fn take_wakers(&mut self, _: &VerbEffects) -> Vec<Waker> {
         let mut woken = core::mem::take(&mut self.woken);
         if self.deadlines.must_wake(false, || self.server.poll_timeout()) {
             woken.extend(self.deadlines.take());

@@ -89,7 +89,7 @@ mod engine {
     asserted! {
         [S: Guarded, D: TaskOwner, T: Send + Sync]
         shared: [
-            AbortHandle, After, DriverSlot, End<T>, Engine<S>, Task<D, T>, Waiters
+            AbortHandle, DriverSlot, End<T>, Engine<S>, Task<D, T>, VerbEffects, Waiters
         ]
         moved: [BlockingTask<D>]
         local: []
