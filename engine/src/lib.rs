@@ -58,5 +58,5 @@ pub use early::drive;
 pub use lock::{DriverSlot, Engine, Guarded, SendsEarly, VerbEffects};
 pub use panics::drop_quietly;
 pub use runtime::{BoxFuture, Runtime, TimedRuntime};
-pub use task::{BlockingTask, End, Task, TaskOwner};
+pub use task::{BlockingTask, Task, TaskEnd, TaskOwner};
 pub use wake::{AbortHandle, Waiters, each, park, spare, wake_all};

@@ -36,12 +36,12 @@ pub trait TaskOwner: Send + Sync + 'static {
     }
 
     /// Takes the end of the future. Called exactly once.
-    fn settle(&self, end: End<Self::Output>);
+    fn settle(&self, end: TaskEnd<Self::Output>);
 }
 
 /// The end of a future of a user.
 #[derive(Debug)]
-pub enum End<T> {
+pub enum TaskEnd<T> {
     /// The future returned this value.
     Value(T),
     /// The future panicked.
@@ -55,7 +55,7 @@ pin_project! {
     /// again.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if the task is dropped before its end, the future of the user is dropped, and the owner gets [`End::Dropped`].
+    /// Not cancel safe: if the task is dropped before its end, the future of the user is dropped, and the owner gets [`TaskEnd::Dropped`].
     pub struct Task<D: TaskOwner, F> {
         owner: Arc<D>,
         // `None` once the task has called `settle`.
@@ -67,7 +67,7 @@ pin_project! {
 
     impl<D: TaskOwner, F> PinnedDrop for Task<D, F> {
         fn drop(this: Pin<&mut Self>) {
-            this.settle(End::Dropped);
+            this.settle(TaskEnd::Dropped);
         }
     }
 }
@@ -80,14 +80,14 @@ impl<D: TaskOwner, F> Task<D, F> {
 
     /// Calls `begin`, which polls a future once. If `begin` returns the pending future, returns a task that continues the future. If the
     /// future was ready, or `begin` panicked, passes the end to `owner`, and returns `None`. If the owner was aborted before, does not call
-    /// `begin`, passes [`End::Dropped`] to `owner`, and returns `None`.
+    /// `begin`, passes [`TaskEnd::Dropped`] to `owner`, and returns `None`.
     pub fn begin_in_place(owner: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if owner.abort_handle().is_aborted() {
-            owner.settle(End::Dropped);
+            owner.settle(TaskEnd::Dropped);
             return None;
         }
         match run_caught(&**owner, begin) {
-            Ok(Ok(value)) => owner.settle(End::Value(value)),
+            Ok(Ok(value)) => owner.settle(TaskEnd::Value(value)),
             Ok(Err(future)) => return Some(Self::new(Arc::clone(owner), future)),
             Err(panicked) => owner.settle(panicked),
         }
@@ -96,7 +96,7 @@ impl<D: TaskOwner, F> Task<D, F> {
 
     /// Drops the future, and then passes `end` to the owner, so that the owner gets `end` after the cleanup of the future. Has no effect
     /// the second time.
-    fn settle(self: Pin<&mut Self>, end: End<D::Output>) {
+    fn settle(self: Pin<&mut Self>, end: TaskEnd<D::Output>) {
         let mut this = self.project();
         if this.future.is_none() {
             return;
@@ -118,14 +118,14 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Task<D, F> {
         let this = self.as_mut().project();
         let Some(future) = this.future.as_pin_mut() else { return Poll::Ready(()) };
         let end = if this.owner.abort_handle().is_aborted() {
-            End::Dropped
+            TaskEnd::Dropped
         } else {
             match run_caught(&**this.owner, || future.poll(cx)) {
                 Ok(Poll::Pending) => match this.owner.early_end() {
                     None => return Poll::Pending,
-                    Some(value) => End::Value(value),
+                    Some(value) => TaskEnd::Value(value),
                 },
-                Ok(Poll::Ready(value)) => End::Value(value),
+                Ok(Poll::Ready(value)) => TaskEnd::Value(value),
                 Err(panicked) => panicked,
             }
         };
@@ -149,7 +149,7 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
             }
             // The event that would have woken the task may have happened before its waker was stored.
             if let Some(value) = this.owner.early_end() {
-                self.settle(End::Value(value));
+                self.settle(TaskEnd::Value(value));
                 return Poll::Ready(());
             }
         }
@@ -171,13 +171,13 @@ impl<D: TaskOwner> BlockingTask<D> {
         Self { owner, job: Some(job) }
     }
 
-    /// Runs the job. If the owner was aborted before, the job is dropped instead, and the end is [`End::Dropped`].
+    /// Runs the job. If the owner was aborted before, the job is dropped instead, and the end is [`TaskEnd::Dropped`].
     pub fn run(mut self) {
         if self.owner.abort_handle().is_aborted() {
             return;
         }
         let Some(job) = self.job.take() else { return };
-        let end = run_caught(&*self.owner, job).map_or_else(|panicked| panicked, End::Value);
+        let end = run_caught(&*self.owner, job).map_or_else(|panicked| panicked, TaskEnd::Value);
         self.owner.settle(end);
     }
 }
@@ -186,18 +186,18 @@ impl<D: TaskOwner> Drop for BlockingTask<D> {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
             drop_quietly(job);
-            self.owner.settle(End::Dropped);
+            self.owner.settle(TaskEnd::Dropped);
         }
     }
 }
 
-/// Runs code of the user for `owner`. Converts a panic into [`End::Panicked`].
-fn run_caught<D: TaskOwner, T>(owner: &D, run: impl FnOnce() -> T) -> Result<T, End<D::Output>> {
+/// Runs code of the user for `owner`. Converts a panic into [`TaskEnd::Panicked`].
+fn run_caught<D: TaskOwner, T>(owner: &D, run: impl FnOnce() -> T) -> Result<T, TaskEnd<D::Output>> {
     let _entered = owner.enter();
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         owner.panicked(&*panic);
         drop_quietly(panic);
-        End::Panicked
+        TaskEnd::Panicked
     })
 }
 
@@ -219,11 +219,11 @@ mod tests {
         }
         fn enter(&self) -> impl Sized + '_ {}
         fn panicked(&self, _: &(dyn Any + Send)) {}
-        fn settle(&self, end: End<u8>) {
+        fn settle(&self, end: TaskEnd<u8>) {
             self.ends.lock().unwrap().push(match end {
-                End::Value(_) => "value",
-                End::Panicked => "panicked",
-                End::Dropped => "dropped",
+                TaskEnd::Value(_) => "value",
+                TaskEnd::Panicked => "panicked",
+                TaskEnd::Dropped => "dropped",
             });
         }
     }
@@ -302,7 +302,7 @@ mod tests {
             fn early_end(&self) -> Option<u8> {
                 (self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == self.2).then_some(1)
             }
-            fn settle(&self, end: End<u8>) {
+            fn settle(&self, end: TaskEnd<u8>) {
                 self.0.settle(end);
             }
         }

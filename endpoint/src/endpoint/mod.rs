@@ -22,7 +22,7 @@ use crate::state::diagnose::{self, Note};
 use crate::state::{
     Alarmed, AsksInRounds, CallOutcome, Freezable, FrozenHandler, InputRequest, ServedCall, ServedCallSlot, Shared, State,
 };
-use engine::{BlockingTask, BoxFuture, End, Runtime, Task, TaskOwner, drop_quietly};
+use engine::{BlockingTask, BoxFuture, Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Ask, LogRecord, Notice, Reply, Request, tesseron};
@@ -354,7 +354,7 @@ impl Endpoint {
                 }
             }
             Work::Answer(input_request, ask) => match &self.side {
-                Side::Server(_) => input_request.settle(End::Dropped),
+                Side::Server(_) => input_request.settle(TaskEnd::Dropped),
                 Side::Client(client) => {
                     input_request.span.answer(input_request.key, input_request.parent, &ask, input_request.depth);
                     let future = answer(Arc::clone(client), InputContext::new(Arc::clone(&input_request)), ask);
@@ -633,8 +633,8 @@ impl Drop for Endpoint {
         }
         each(work, |piece| match piece {
             // Handlers and answers that have not started will not start.
-            Work::Serve(served, ..) => served.settle(End::Dropped),
-            Work::Answer(input_request, _) => input_request.settle(End::Dropped),
+            Work::Serve(served, ..) => served.settle(TaskEnd::Dropped),
+            Work::Answer(input_request, _) => input_request.settle(TaskEnd::Dropped),
             piece => self.run(piece),
         });
     }

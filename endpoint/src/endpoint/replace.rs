@@ -23,7 +23,7 @@ use super::{Work, begin};
 use crate::rounds::StateId;
 use crate::service::Service;
 use crate::state::{EffectWait, ServedCall, State};
-use engine::{BoxFuture, End, TaskOwner as _};
+use engine::{BoxFuture, TaskEnd, TaskOwner as _};
 use protocol_core::dialect::Request;
 use protocol_core::session::CancelReason;
 use protocol_core::time::Instant;
@@ -69,7 +69,7 @@ impl Drop for Successor {
     fn drop(&mut self) {
         // The runtime is shutting down, and has dropped this task before the run began.
         if let Some(Beginning { served, .. }) = self.beginning.take() {
-            served.settle(End::Dropped);
+            served.settle(TaskEnd::Dropped);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::diagnose::{self, Span};
-use engine::{AbortHandle, End, TaskOwner};
+use engine::{AbortHandle, TaskEnd, TaskOwner};
 use protocol_core::dialect::Answer;
 use protocol_core::error::RpcError;
 use protocol_core::session::{InputKey, OutboundId};
@@ -41,12 +41,12 @@ impl TaskOwner for InputRequest {
         diagnose::panicked(&self.span, panic);
     }
 
-    fn settle(&self, end: End<Answer>) {
-        let panicked = matches!(end, End::Panicked);
+    fn settle(&self, end: TaskEnd<Answer>) {
+        let panicked = matches!(end, TaskEnd::Panicked);
         let answer = match end {
-            End::Value(answer) => answer,
-            End::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
-            End::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer was dropped")),
+            TaskEnd::Value(answer) => answer,
+            TaskEnd::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
+            TaskEnd::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer was dropped")),
         };
         let removed = self.shared.verb(|state, now, effects| {
             if panicked {

@@ -17,7 +17,7 @@ use super::served_call_slot::{InputSlot, Waits};
 use super::{FrozenHandler, Shared, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
-use engine::{AbortHandle, End, TaskOwner, park};
+use engine::{AbortHandle, TaskEnd, TaskOwner, park};
 use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, Progress, Reply, Request, SubscriptionFilter};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
@@ -413,14 +413,14 @@ impl TaskOwner for ServedCall {
         diagnose::panicked(&self.span, panic);
     }
 
-    fn settle(&self, end: End<Reply>) {
+    fn settle(&self, end: TaskEnd<Reply>) {
         let reply = match end {
-            End::Value(reply) => reply,
-            End::Panicked => {
+            TaskEnd::Value(reply) => reply,
+            TaskEnd::Panicked => {
                 self.shared.with_state(|state| state.counters.panics = state.counters.panics.saturating_add(1));
                 Reply::Error(RpcError::fixed(RpcError::INTERNAL, "internal error: the handler panicked"))
             }
-            End::Dropped => {
+            TaskEnd::Dropped => {
                 Reply::Error(RpcError::fixed(RpcError::INTERNAL, "internal error: the handler ended without an answer"))
             }
         };

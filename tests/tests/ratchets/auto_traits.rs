@@ -89,7 +89,7 @@ mod engine {
     asserted! {
         [S: Guarded, D: TaskOwner, T: Send + Sync]
         shared: [
-            AbortHandle, DriverSlot, End<T>, Engine<S>, Task<D, T>, VerbEffects, Waiters
+            AbortHandle, DriverSlot, Engine<S>, Task<D, T>, TaskEnd<T>, VerbEffects, Waiters
         ]
         moved: [BlockingTask<D>]
         local: []
