@@ -20,7 +20,7 @@ use tesseron::claims::ClaimCode;
 use tesseron::net::{Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
 
 /// A boxed transport of any kind.
-pub type End = Box<dyn FrameIo<Error = io::Error> + Send>;
+pub type Transport = Box<dyn FrameIo<Error = io::Error> + Send>;
 
 /// The functions of an adapter, with the same names for every runtime.
 pub trait Adapter: Clone + Send + Sync + 'static {
@@ -50,13 +50,13 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 
     /// Calls the adapter's `serve`.
-    fn serve(&self, service: Arc<Service>, transport: End) -> Link;
+    fn serve(&self, service: Arc<Service>, transport: Transport) -> Link;
 
     /// Calls the adapter's `serve_as`.
-    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link;
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: Transport) -> Link;
 
     /// Calls the adapter's `connect`.
-    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link;
+    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: Transport) -> Link;
 
     /// Calls the adapter's `http_connect`.
     ///
@@ -65,7 +65,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn http_connect(&self, client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Link, Error>;
 
     /// Calls the adapter's `stdio`.
-    fn stdio(&self) -> End;
+    fn stdio(&self) -> Transport;
 
     /// Calls the adapter's `stdout_unread`.
     ///
@@ -77,7 +77,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// As the adapter's function.
-    fn child(&self, command: Command) -> Result<(End, Exit), Error> {
+    fn child(&self, command: Command) -> Result<(Transport, Exit), Error> {
         self.child_with_grace(command, Duration::from_secs(5))
     }
 
@@ -85,20 +85,20 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// As the adapter's function.
-    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error>;
+    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(Transport, Exit), Error>;
 
     /// Calls the adapter's `duplex`.
-    fn duplex(&self, bytes: usize) -> (End, End);
+    fn duplex(&self, bytes: usize) -> (Transport, Transport);
 
     /// Returns one end of a `duplex`, and a blocking reader and writer for the other end. Dropping the writer ends the input
     /// of the returned end.
-    fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>);
+    fn duplex_with_bytes(&self, bytes: usize) -> (Transport, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
     /// Connects to an address.
     ///
     /// # Cancel safety
     /// Cancel safe: a connection that is not ready is closed.
-    fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>>;
+    fn reach(&self, place: Place) -> BoxFuture<'static, Result<Transport, Error>>;
 
     /// Listens on an address.
     ///
@@ -148,7 +148,7 @@ pub struct Listener {
     /// The address of the listener, in the form that [`Place`] takes.
     pub address: String,
     /// Accepts the next connection.
-    pub accept: Box<dyn Fn() -> BoxFuture<'static, Result<End, Error>> + Send + Sync>,
+    pub accept: Box<dyn Fn() -> BoxFuture<'static, Result<Transport, Error>> + Send + Sync>,
 }
 
 /// A connection.
@@ -159,7 +159,7 @@ pub struct Link {
     pub end: BoxFuture<'static, Result<CloseReason, Error>>,
 }
 
-/// Converts the types of an adapter into [`End`], [`Link`] and [`Listener`].
+/// Converts the types of an adapter into [`Transport`], [`Link`] and [`Listener`].
 #[macro_export]
 macro_rules! boxed {
     (link $connection:expr) => {{
@@ -168,14 +168,14 @@ macro_rules! boxed {
     }};
     (pair $pair:expr) => {{
         let (one, other) = $pair;
-        (Box::new(one) as $crate::adapter::End, Box::new(other) as $crate::adapter::End)
+        (Box::new(one) as $crate::adapter::Transport, Box::new(other) as $crate::adapter::Transport)
     }};
     (listener $address:expr, $listener:expr) => {{
         let address = $address.to_string();
         let listener = std::sync::Arc::new($listener);
-        let accept = move || -> endpoint::BoxFuture<'static, Result<$crate::adapter::End, _>> {
+        let accept = move || -> endpoint::BoxFuture<'static, Result<$crate::adapter::Transport, _>> {
             let listener = std::sync::Arc::clone(&listener);
-            Box::pin(async move { listener.accept().await.map(|accepted| Box::new(accepted) as $crate::adapter::End) })
+            Box::pin(async move { listener.accept().await.map(|accepted| Box::new(accepted) as $crate::adapter::Transport) })
         };
         $crate::adapter::Listener { address, accept: Box::new(accept) }
     }};

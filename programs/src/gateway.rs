@@ -21,7 +21,7 @@ use super::display::one_line;
 use super::run::Signals;
 use super::status::{self, complain, say};
 use super::watch::Watch;
-use crate::adapter::{Adapter, End, Place, first, start};
+use crate::adapter::{Adapter, Place, Transport, first, start};
 
 /// The interval between scans of the manifests if no change is reported.
 const POLL: Duration = Duration::from_secs(2);
@@ -140,7 +140,7 @@ async fn handle_events<A: Adapter>(
 }
 
 /// Serves one agent until it disconnects, or until `end` is rung. Returns an error if this is not a normal end.
-async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, End)) -> Result<(), String> {
+async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, Transport)) -> Result<(), String> {
     let (agent, transport) = agent;
     let (gateway, home) = open(adapter.sockets(), wish).map_err(|error| error.to_string())?;
     // `events` is polled first, and scans the manifests. So a client that lists tools at once gets those of the apps that already run.

@@ -22,7 +22,7 @@ use super::interrupts::Interrupts;
 use super::serve::{self, AppWish, Listen, Serving};
 use super::watch::Watch;
 use super::{Ending, Server, status};
-use crate::adapter::{Adapter, End, Link, Place, first, start, task};
+use crate::adapter::{Adapter, Link, Place, Transport, first, start, task};
 use crate::tools::clock;
 
 /// The signals of the system that end a program.
@@ -284,7 +284,7 @@ async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Re
 }
 
 /// Connects to a server, or starts it.
-async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(End, Exit), TesseronError> {
+async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(Transport, Exit), TesseronError> {
     Ok(match server {
         StreamServer::Place(place) => (adapter.reach(place.clone()).await?, Exit::default()),
         StreamServer::Child(command) => adapter.child(arguments::start_of(command))?,

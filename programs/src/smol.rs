@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::adapter::{Adapter, End, Link, Listener, Place};
+use crate::adapter::{Adapter, Link, Listener, Place, Transport};
 use crate::boxed;
 use ::smol::Executor;
 use ::smol::stream::StreamExt;
@@ -65,15 +65,15 @@ impl Adapter for Smol {
         })
     }
 
-    fn serve(&self, service: Arc<Service>, transport: End) -> Link {
+    fn serve(&self, service: Arc<Service>, transport: Transport) -> Link {
         boxed!(link serve_on(&self.0, service, transport))
     }
 
-    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link {
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: Transport) -> Link {
         boxed!(link serve_as_on(&self.0, service, config, transport))
     }
 
-    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link {
+    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: Transport) -> Link {
         boxed!(link connect_on(&self.0, client, config, transport))
     }
 
@@ -81,7 +81,7 @@ impl Adapter for Smol {
         Ok(boxed!(link http_connect_on(&self.0, client, config, server)?))
     }
 
-    fn stdio(&self) -> End {
+    fn stdio(&self) -> Transport {
         Box::new(adapter_smol::stdio())
     }
 
@@ -89,26 +89,26 @@ impl Adapter for Smol {
         Box::pin(adapter_smol::stdout_unread())
     }
 
-    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error> {
+    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(Transport, Exit), Error> {
         let child = adapter_smol::child(command)?.with_exit_grace(grace);
         let exit = child.exit();
         Ok((Box::new(child), exit))
     }
 
-    fn duplex(&self, bytes: usize) -> (End, End) {
+    fn duplex(&self, bytes: usize) -> (Transport, Transport) {
         boxed!(pair adapter_smol::duplex(bytes))
     }
 
-    fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>) {
+    fn duplex_with_bytes(&self, bytes: usize) -> (Transport, Box<dyn Read + Send>, Box<dyn Write + Send>) {
         let (here, there) = (piper::pipe(bytes), piper::pipe(bytes));
         let end = adapter_smol::LineIo::new(here.0, there.1);
         (Box::new(end), Box::new(::smol::io::BlockOn::new(there.0)), Box::new(::smol::io::BlockOn::new(here.1)))
     }
 
-    fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>> {
+    fn reach(&self, place: Place) -> BoxFuture<'static, Result<Transport, Error>> {
         Box::pin(async move {
             Ok(match place {
-                Place::Tcp(address) => Box::new(adapter_smol::tcp_connect(&address).await?) as End,
+                Place::Tcp(address) => Box::new(adapter_smol::tcp_connect(&address).await?) as Transport,
                 #[cfg(unix)]
                 Place::Unix(path) => Box::new(adapter_smol::unix_connect(path).await?),
                 #[cfg(not(unix))]

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::adapter::{Adapter, End, Link, Listener, Place, block_on};
+use crate::adapter::{Adapter, Link, Listener, Place, Transport, block_on};
 use crate::boxed;
 use crate::run::Signals;
 use ::tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -59,15 +59,15 @@ impl Adapter for Tokio {
         Box::pin(::tokio::time::sleep(span))
     }
 
-    fn serve(&self, service: Arc<Service>, transport: End) -> Link {
+    fn serve(&self, service: Arc<Service>, transport: Transport) -> Link {
         boxed!(link serve(service, transport))
     }
 
-    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link {
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: Transport) -> Link {
         boxed!(link serve_as(service, config, transport))
     }
 
-    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link {
+    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: Transport) -> Link {
         boxed!(link connect(client, config, transport))
     }
 
@@ -75,7 +75,7 @@ impl Adapter for Tokio {
         Ok(boxed!(link http_connect(client, config, server)?))
     }
 
-    fn stdio(&self) -> End {
+    fn stdio(&self) -> Transport {
         Box::new(adapter_tokio::stdio())
     }
 
@@ -83,26 +83,26 @@ impl Adapter for Tokio {
         Box::pin(adapter_tokio::stdout_unread())
     }
 
-    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error> {
+    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(Transport, Exit), Error> {
         let child = adapter_tokio::child(command)?.with_exit_grace(grace);
         let exit = child.exit();
         Ok((Box::new(child), exit))
     }
 
-    fn duplex(&self, bytes: usize) -> (End, End) {
+    fn duplex(&self, bytes: usize) -> (Transport, Transport) {
         boxed!(pair adapter_tokio::duplex(bytes))
     }
 
-    fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>) {
+    fn duplex_with_bytes(&self, bytes: usize) -> (Transport, Box<dyn Read + Send>, Box<dyn Write + Send>) {
         let (one, other) = ::tokio::io::duplex(bytes);
         let (read, write) = ::tokio::io::split(other);
         (Box::new(adapter_tokio::LineIo::whole(one)), Box::new(Reading(read)), Box::new(Writing(write)))
     }
 
-    fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>> {
+    fn reach(&self, place: Place) -> BoxFuture<'static, Result<Transport, Error>> {
         Box::pin(async move {
             Ok(match place {
-                Place::Tcp(address) => Box::new(adapter_tokio::tcp_connect(&address).await?) as End,
+                Place::Tcp(address) => Box::new(adapter_tokio::tcp_connect(&address).await?) as Transport,
                 #[cfg(unix)]
                 Place::Unix(path) => Box::new(adapter_tokio::unix_connect(path).await?),
                 #[cfg(not(unix))]

@@ -11,7 +11,7 @@ use protocol_core::drive::FrameIo;
 use protocol_core::lines::LineEncoder;
 use protocol_core::{Bytes, CloseReason, Limits, Timeouts, Transmit};
 
-use crate::adapter::{Adapter, End, first};
+use crate::adapter::{Adapter, Transport, first};
 
 /// The time at the end for cancelled handlers to clean up, and for the last output to be written.
 pub(super) const HANDLER_GRACE: Duration = Duration::from_millis(300);
@@ -30,16 +30,16 @@ pub(super) struct Watch<A> {
 
 impl<A: Adapter> Watch<A> {
     /// Watches the client on standard input and output. Returns the transport to serve it on.
-    pub(super) fn stdio(adapter: &A, linger: Duration) -> (Self, End) {
+    pub(super) fn stdio(adapter: &A, linger: Duration) -> (Self, Transport) {
         Self::new(adapter, adapter.stdio(), Some(linger))
     }
 
     /// Watches a client on another transport.
-    pub(super) fn transport(adapter: &A, io: End) -> (Self, End) {
+    pub(super) fn transport(adapter: &A, io: Transport) -> (Self, Transport) {
         Self::new(adapter, io, None)
     }
 
-    fn new(adapter: &A, io: End, linger: Option<Duration>) -> (Self, End) {
+    fn new(adapter: &A, io: Transport, linger: Option<Duration>) -> (Self, Transport) {
         let shared = Arc::new(Shared::default());
         let watched = Watched { io, shared: Arc::clone(&shared) };
         (Self { adapter: adapter.clone(), shared, linger }, Box::new(watched))
@@ -159,7 +159,7 @@ impl Shared {
 
 /// A transport that records how it ends.
 struct Watched {
-    io: End,
+    io: Transport,
     shared: Arc<Shared>,
 }
 

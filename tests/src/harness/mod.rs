@@ -24,7 +24,7 @@ use endpoint::{BoxFuture, Client, Peer, Service};
 use protocol_core::{Close, CloseReason, Config, Identity};
 
 use crate::scratch::Scratch;
-use programs::adapter::{Adapter, End, Link, Place, first, start_blocking, task};
+use programs::adapter::{Adapter, Link, Place, Transport, first, start_blocking, task};
 
 pub use book::Book;
 pub use wire::Wire;
@@ -283,7 +283,7 @@ impl<A: Adapter> Stage<A> {
         start_blocking(&*self.adapter.runtime(), job).await
     }
 
-    fn serve(&self, service: Arc<Service>, transport: End, book: Book) -> FarEnd {
+    fn serve(&self, service: Arc<Service>, transport: Transport, book: Book) -> FarEnd {
         let link = self.adapter.serve(service, transport);
         let noted = book.clone();
         let end = async move { noted.note(how(link.end).await) };
@@ -304,7 +304,7 @@ impl<A: Adapter> Stage<A> {
         command
     }
 
-    async fn pair(&self, over: Over) -> (End, End) {
+    async fn pair(&self, over: Over) -> (Transport, Transport) {
         // The file of the socket can be removed once both ends are connected.
         let socket = Scratch::new("socket");
         let place = match over {
@@ -318,7 +318,7 @@ impl<A: Adapter> Stage<A> {
         (near, (listener.accept)().await.expect("a connection"))
     }
 
-    async fn end_and_wire(&self, over: Over) -> (End, Wire) {
+    async fn end_and_wire(&self, over: Over) -> (Transport, Wire) {
         match over {
             Over::Tcp => {
                 let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -232,7 +232,7 @@ fn is_there(process: &str) -> bool {
 }
 
 /// Starts a child process with a shell script. Returns its transport, its exit status and its process id.
-async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (programs::adapter::End, adapter_io::Exit, String) {
+async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (programs::adapter::Transport, adapter_io::Exit, String) {
     let pipe = Scratch::new("id");
     assert!(Command::new("mkfifo").arg(&*pipe).status().expect("mkfifo").success());
     let script = format!("echo $$ > {}; {script}", pipe.display());
