@@ -302,12 +302,12 @@ pub enum Listen {
     /// A TCP address, for any number of clients that speak HTTP.
     Http(String),
     /// A Tesseron listener, for one gateway after the other.
-    Tesseron(AppWish),
+    Tesseron(AppOptions),
 }
 
 /// The Tesseron app that `tools` is to be.
 #[derive(Clone, Debug)]
-pub struct AppWish {
+pub struct AppOptions {
     /// The id of the app.
     pub id: AppId,
     /// The options of its listener.
@@ -316,7 +316,7 @@ pub struct AppWish {
 
 /// The parsed command line of `gateway`.
 #[derive(Debug)]
-pub(super) struct GatewayWish {
+pub(super) struct GatewayOptions {
     pub(super) tcp: Option<String>,
     pub(super) http: Option<String>,
     pub(super) home: Option<PathBuf>,
@@ -328,7 +328,7 @@ pub(super) struct GatewayWish {
 
 /// The parsed command line of `call`.
 #[derive(Debug)]
-pub(super) struct CallWish {
+pub(super) struct CallOptions {
     pub(super) server: Server,
     pub(super) work: Work,
     pub(super) era: Era,
@@ -416,7 +416,7 @@ impl ToolsLine {
         }
     }
 
-    fn app(&mut self) -> Result<AppWish, String> {
+    fn app(&mut self) -> Result<AppOptions, String> {
         let binding = match self.unix.take() {
             None => Binding::WebSocket,
             #[cfg(unix)]
@@ -433,7 +433,7 @@ impl ToolsLine {
         if self.gateway_claims {
             options.claim_code_source = ClaimCodeSource::Gateway;
         }
-        Ok(AppWish { id, options })
+        Ok(AppOptions { id, options })
     }
 }
 
@@ -441,7 +441,7 @@ impl ToolsLine {
 pub(super) fn gateway(
     line: impl IntoIterator<Item = OsString>,
     environment: impl Fn(&str) -> Option<OsString>,
-) -> Result<GatewayWish, u8> {
+) -> Result<GatewayOptions, u8> {
     let line = GatewayLine::try_parse_from(line).map_err(|error| explain("gateway", &error))?;
     let variable = |name: &str| environment(name).and_then(|value| value.into_string().ok());
     // An invalid value in the environment is ignored, with a warning.
@@ -458,7 +458,7 @@ pub(super) fn gateway(
         Some(Duration::from_millis(millis))
     };
     let default = RegistryPolicy::default().resume_ttl;
-    Ok(GatewayWish {
+    Ok(GatewayOptions {
         surface: line.surface.or_else(from_environment).unwrap_or_default(),
         resume_ttl: line.resume_ttl.or_else(ttl_from_environment).unwrap_or(default),
         tcp: line.tcp,
@@ -479,13 +479,13 @@ fn surface(name: &str) -> Result<Surface, String> {
 }
 
 /// Parses the command line of `call`. On an error, prints it and returns the exit status.
-pub(super) fn call(line: impl IntoIterator<Item = OsString>) -> Result<CallWish, u8> {
+pub(super) fn call(line: impl IntoIterator<Item = OsString>) -> Result<CallOptions, u8> {
     let line = CallLine::try_parse_from(line).map_err(|error| explain("call", &error))?;
     convert(line).map_err(|why| complain("call", format_args!("{why} (try --help)"), status::USAGE))
 }
 
-/// Converts a parsed command line into a [`CallWish`]. Fails if its parts do not fit together. Creates the folder of `--save`.
-fn convert(line: CallLine) -> Result<CallWish, String> {
+/// Converts a parsed command line into a [`CallOptions`]. Fails if its parts do not fit together. Creates the folder of `--save`.
+fn convert(line: CallLine) -> Result<CallOptions, String> {
     let mut words = Vec::new();
     for word in line.words {
         words.push(word.into_string().map_err(|word| format!("{} is not UTF-8", word.display()))?);
@@ -510,7 +510,7 @@ fn convert(line: CallLine) -> Result<CallWish, String> {
         // Created before the call, so that an error is reported before there is a result that cannot be saved.
         std::fs::create_dir_all(folder).map_err(|error| format!("--save {}: {error}", folder.display()))?;
     }
-    Ok(CallWish {
+    Ok(CallOptions {
         era: line.era,
         server: match line.url {
             Some(url) => Server::Http(url, line.header),
@@ -663,7 +663,7 @@ fn explain(program: &str, error: &clap::Error) -> u8 {
 mod tests {
     use super::*;
 
-    fn read(line: &[&str]) -> CallWish {
+    fn read(line: &[&str]) -> CallOptions {
         let line = ["call"].iter().chain(line).map(OsString::from);
         convert(CallLine::try_parse_from(line).expect("a proper command line")).expect("a consistent command line")
     }
@@ -678,29 +678,29 @@ mod tests {
 
     #[test]
     fn a_tool_without_arguments_is_called_with_an_empty_object() {
-        let wish = read(&["chatty"]);
-        assert!(matches!(wish.work, Work::Tool { name, arguments } if name == "chatty" && arguments == Json::empty_object()));
-        assert!(matches!(wish.server, Server::Stream(StreamServer::Child(command)) if command.get_args().eq([SERVE_TOOLS])));
+        let options = read(&["chatty"]);
+        assert!(matches!(options.work, Work::Tool { name, arguments } if name == "chatty" && arguments == Json::empty_object()));
+        assert!(matches!(options.server, Server::Stream(StreamServer::Child(command)) if command.get_args().eq([SERVE_TOOLS])));
     }
 
     #[test]
     fn flags_may_come_anywhere_before_the_server() {
-        let wish =
+        let options =
             read(&["--timeout", "0.5", "progress", "--cancel-after", "2", r#"{"steps":3}"#, "--accept", "--", "server", "--flag"]);
-        assert!(matches!(wish.work, Work::Tool { arguments, .. } if arguments.as_str() == r#"{"steps":3}"#));
-        assert_eq!(wish.idle, Some(Duration::from_millis(500)));
-        assert_eq!(wish.cancel_after, Some(2));
-        assert!(matches!(wish.forms, Some(Forms::Accept)));
+        assert!(matches!(options.work, Work::Tool { arguments, .. } if arguments.as_str() == r#"{"steps":3}"#));
+        assert_eq!(options.idle, Some(Duration::from_millis(500)));
+        assert_eq!(options.cancel_after, Some(2));
+        assert!(matches!(options.forms, Some(Forms::Accept)));
         assert!(
-            matches!(wish.server, Server::Stream(StreamServer::Child(command)) if command.get_program() == "server" && command.get_args().eq(["--flag"]))
+            matches!(options.server, Server::Stream(StreamServer::Child(command)) if command.get_program() == "server" && command.get_args().eq(["--flag"]))
         );
     }
 
     #[test]
     fn a_prompt_takes_one_object_of_strings() {
-        let wish = read(&["--prompt", "analysis_workflow", r#"{"topic":"rust"}"#]);
+        let options = read(&["--prompt", "analysis_workflow", r#"{"topic":"rust"}"#]);
         assert!(
-            matches!(wish.work, Work::Prompt { name, arguments } if name == "analysis_workflow" && arguments["topic"] == "rust")
+            matches!(options.work, Work::Prompt { name, arguments } if name == "analysis_workflow" && arguments["topic"] == "rust")
         );
         let line = CallLine::try_parse_from(["call", "--prompt", "p", r#"{"topic":1}"#]).expect("a proper command line");
         assert!(convert(line).is_err_and(|why| why.contains("must be strings")));
@@ -710,8 +710,8 @@ mod tests {
     fn a_flag_of_the_gateway_overrides_the_environment_and_an_invalid_variable_is_ignored() {
         let read = |flags: &[&str], surface: &str, ttl: &str| {
             let line = ["gateway"].iter().chain(flags).map(OsString::from);
-            let wish = gateway(line, |name| Some(if name.ends_with("SURFACE") { surface.into() } else { ttl.into() }));
-            wish.map(|wish| (wish.surface, wish.resume_ttl)).expect("a proper command line")
+            let options = gateway(line, |name| Some(if name.ends_with("SURFACE") { surface.into() } else { ttl.into() }));
+            options.map(|options| (options.surface, options.resume_ttl)).expect("a proper command line")
         };
         let default = RegistryPolicy::default().resume_ttl;
         assert_eq!(read(&[], "meta", "1500"), (Surface::Meta, Duration::from_millis(1500)));

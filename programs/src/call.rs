@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::addresses::described;
 use super::answers::Answers;
-use super::arguments::{self, CallWish, SERVE_TOOLS, Server, StreamServer, Work};
+use super::arguments::{self, CallOptions, SERVE_TOOLS, Server, StreamServer, Work};
 use super::display::{Display, line, one_line, printable};
 use super::folder::Folder;
 use super::interrupts::Interrupts;
@@ -52,8 +52,8 @@ pub fn from_command_line() -> Result<Wanted, u8> {
     if line.next_if(|first| first == SERVE_TOOLS).is_some() {
         return serve::read([program].into_iter().chain(line)).map(Wanted::Serve);
     }
-    let wish = arguments::call([program].into_iter().chain(line))?;
-    let (server, calling) = Calling::new(wish);
+    let options = arguments::call([program].into_iter().chain(line))?;
+    let (server, calling) = Calling::new(options);
     Ok(Wanted::Call { server, calling: Box::new(calling) })
 }
 
@@ -74,30 +74,30 @@ pub struct Calling {
 }
 
 impl Calling {
-    fn new(wish: CallWish) -> (Server, Self) {
+    fn new(options: CallOptions) -> (Server, Self) {
         let display = Arc::new(Display::on_stderr());
         let mut config = Config::mcp_client(Identity::new("call", env!("CARGO_PKG_VERSION")));
-        config.era = wish.era;
+        config.era = options.era;
         // Changes of lists do not matter during one call.
         config.list_changes = false;
-        let is_child = matches!(wish.server, Server::Stream(StreamServer::Child(_)));
-        config.timeouts.handshake = wish.start_timeout.or(if is_child { Some(CHILD_START) } else { config.timeouts.handshake });
-        if wish.idle.is_some() {
-            config.timeouts.call.idle = wish.idle;
+        let is_child = matches!(options.server, Server::Stream(StreamServer::Child(_)));
+        config.timeouts.handshake = options.start_timeout.or(if is_child { Some(CHILD_START) } else { config.timeouts.handshake });
+        if options.idle.is_some() {
+            config.timeouts.call.idle = options.idle;
         }
-        if wish.max_total.is_some() {
-            config.timeouts.call.max_total = wish.max_total;
+        if options.max_total.is_some() {
+            config.timeouts.call.max_total = options.max_total;
         }
         let calling = Self {
-            client: Arc::new(Answers::new(Arc::clone(&display), wish.forms, wish.open_urls, wish.samples, wish.roots)),
+            client: Arc::new(Answers::new(Arc::clone(&display), options.forms, options.open_urls, options.samples, options.roots)),
             config,
             display,
-            work: wish.work,
-            cancel_after: wish.cancel_after,
-            log_level: wish.log_level,
-            save: wish.save,
+            work: options.work,
+            cancel_after: options.cancel_after,
+            log_level: options.log_level,
+            save: options.save,
         };
-        (wish.server, calling)
+        (options.server, calling)
     }
 }
 

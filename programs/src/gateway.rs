@@ -16,7 +16,7 @@ use tesseron::TesseronError;
 use tesseron::bridge::{BridgeConfig, BridgeEvent};
 use tesseron::net::{Gateway, Home, Sockets};
 
-use super::arguments::{self, GatewayWish};
+use super::arguments::{self, GatewayOptions};
 use super::display::one_line;
 use super::run::Signals;
 use super::status::{self, complain, say};
@@ -36,14 +36,14 @@ const CLOSE_GRACE: Duration = Duration::from_millis(200);
 /// Runs the program `gateway`.
 pub fn gateway<A: Adapter + Signals>() -> ExitCode {
     match arguments::gateway(env::args_os(), |name| env::var_os(name)) {
-        Ok(wish) => ExitCode::from(A::run(None, |adapter| run(adapter, wish))),
+        Ok(options) => ExitCode::from(A::run(None, |adapter| run(adapter, options))),
         Err(status) => ExitCode::from(status),
     }
 }
 
-async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
+async fn run<A: Adapter + Signals>(adapter: A, options: GatewayOptions) -> u8 {
     let end = Bell::default();
-    let wish = Arc::new(wish);
+    let options = Arc::new(options);
     // Polled before `served`, so that no signal is missed.
     let signalled = async {
         first(adapter.interrupt(), adapter.terminate()).await;
@@ -53,10 +53,10 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
         status::OK
     };
     let served = async {
-        let served = match (&wish.tcp, &wish.http) {
-            (Some(address), _) => listen(&adapter, &wish, &end, address).await.map_err(|error| error.to_string()),
-            (_, Some(address)) => listen_http(&adapter, &wish, &end, address).await.map_err(|error| error.to_string()),
-            (None, None) => serve(&adapter, &wish, &end, Watch::stdio(&adapter, wish.linger)).await,
+        let served = match (&options.tcp, &options.http) {
+            (Some(address), _) => listen(&adapter, &options, &end, address).await.map_err(|error| error.to_string()),
+            (_, Some(address)) => listen_http(&adapter, &options, &end, address).await.map_err(|error| error.to_string()),
+            (None, None) => serve(&adapter, &options, &end, Watch::stdio(&adapter, options.linger)).await,
         };
         served.map_or_else(|why| complain("gateway", why, status::NO_SERVER), |()| status::OK)
     };
@@ -64,12 +64,12 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
 }
 
 /// Serves one agent after the other.
-async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address: &str) -> Result<(), TesseronError> {
+async fn listen<A: Adapter>(adapter: &A, options: &GatewayOptions, end: &Bell, address: &str) -> Result<(), TesseronError> {
     let listener = adapter.listen(Place::Tcp(address.to_owned())).await?;
     say(format_args!("gateway: listening on {}", listener.address));
     loop {
         let served = match (listener.accept)().await {
-            Ok(transport) => serve(adapter, wish, end, Watch::transport(adapter, transport)).await,
+            Ok(transport) => serve(adapter, options, end, Watch::transport(adapter, transport)).await,
             Err(error) => {
                 // The usual reason is that there are no free file descriptors: wait until some are closed.
                 adapter.sleep(Duration::from_millis(100)).await;
@@ -83,24 +83,29 @@ async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address
 }
 
 /// Serves one agent over HTTP, until `end` is rung. A new HTTP session ends the previous one.
-async fn listen_http<A: Adapter>(adapter: &A, wish: &Arc<GatewayWish>, end: &Bell, address: &str) -> Result<(), TesseronError> {
+async fn listen_http<A: Adapter>(
+    adapter: &A,
+    options: &Arc<GatewayOptions>,
+    end: &Bell,
+    address: &str,
+) -> Result<(), TesseronError> {
     // The drivers of sessions use the clock of their gateways.
     let sockets = adapter.sockets();
     let runtime = Arc::new(sockets.clone());
     let current = Mutex::new(None::<Gateway<A::Sockets>>);
     let open_session = {
-        let (adapter, wish) = (adapter.clone(), Arc::clone(wish));
+        let (adapter, options) = (adapter.clone(), Arc::clone(options));
         move || {
-            let opened = open(sockets.clone(), &wish).map_err(|error| complain("gateway", error, status::NO_SERVER));
+            let opened = open(sockets.clone(), &options).map_err(|error| complain("gateway", error, status::NO_SERVER));
             let (gateway, home) = opened.ok()?;
             let before = current.lock().unwrap_or_else(PoisonError::into_inner).replace(gateway.clone());
             if let Some(before) = before {
                 before.close(Close::Now);
             }
             let leg = gateway.agent_leg();
-            let (adapter, wish) = (adapter.clone(), Arc::clone(&wish));
+            let (adapter, options) = (adapter.clone(), Arc::clone(&options));
             adapter.runtime().spawn(Box::pin(async move {
-                if let Err(error) = handle_events(&adapter, &wish, &gateway, &home).await {
+                if let Err(error) = handle_events(&adapter, &options, &gateway, &home).await {
                     complain("gateway", error, status::NO_SERVER);
                     gateway.close(Close::Now);
                 }
@@ -122,14 +127,14 @@ async fn listen_http<A: Adapter>(adapter: &A, wish: &Arc<GatewayWish>, end: &Bel
 /// Handles the events of a gateway and changes of the manifests, until its agent has disconnected. Returns the reason.
 async fn handle_events<A: Adapter>(
     adapter: &A,
-    wish: &GatewayWish,
+    options: &GatewayOptions,
     gateway: &Gateway<A::Sockets>,
     home: &Home,
 ) -> Result<CloseReason, TesseronError> {
     let events = async {
         loop {
             let event = gateway.next_event().await?;
-            print_event(wish, &event);
+            print_event(options, &event);
             if let BridgeEvent::AgentClosed(reason) = event {
                 break Ok(reason);
             }
@@ -140,9 +145,9 @@ async fn handle_events<A: Adapter>(
 }
 
 /// Serves one agent until it disconnects, or until `end` is rung. Returns an error if this is not a normal end.
-async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, Transport)) -> Result<(), String> {
+async fn serve<A: Adapter>(adapter: &A, options: &GatewayOptions, end: &Bell, agent: (Watch<A>, Transport)) -> Result<(), String> {
     let (agent, transport) = agent;
-    let (gateway, home) = open(adapter.sockets(), wish).map_err(|error| error.to_string())?;
+    let (gateway, home) = open(adapter.sockets(), options).map_err(|error| error.to_string())?;
     // `events` is polled first, and scans the manifests. So a client that lists tools at once gets those of the apps that already run.
     let driven = async {
         let gateway = gateway.clone();
@@ -154,7 +159,7 @@ async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (
     };
     let mut closed = None;
     let events = async {
-        closed = Some(handle_events(adapter, wish, &gateway, &home).await?);
+        closed = Some(handle_events(adapter, options, &gateway, &home).await?);
         agent.cleaned_up().await;
         Ok(())
     };
@@ -175,11 +180,11 @@ async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (
     agent.verdict(closed.unwrap_or(CloseReason::Eof))
 }
 
-fn open<S: Sockets>(sockets: S, wish: &GatewayWish) -> Result<(Gateway<S>, Home), TesseronError> {
-    let home = wish.home.clone().map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
+fn open<S: Sockets>(sockets: S, options: &GatewayOptions) -> Result<(Gateway<S>, Home), TesseronError> {
+    let home = options.home.clone().map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
     let mut config = BridgeConfig::new(Identity::new("tesseron", env!("CARGO_PKG_VERSION")), 0);
-    config.surface = wish.surface;
-    config.registry.resume_ttl = wish.resume_ttl;
+    config.surface = options.surface;
+    config.registry.resume_ttl = options.resume_ttl;
     Ok((Gateway::new(sockets, config, home.clone())?, home))
 }
 
@@ -232,14 +237,14 @@ fn is_change(kind: EventKind) -> bool {
     !kind.is_access() || kind == EventKind::Access(AccessKind::Close(AccessMode::Write))
 }
 
-fn print_event(wish: &GatewayWish, event: &BridgeEvent) {
+fn print_event(options: &GatewayOptions, event: &BridgeEvent) {
     match event {
         BridgeEvent::AppReady { app, code: Some(code), .. } => {
             say(format_args!("gateway: {} waits to be claimed with {code}", one_line(&app.identity.name)));
         }
         BridgeEvent::AppReady { app, code: None, .. } => say(format_args!("gateway: {} is there", one_line(&app.identity.name))),
         BridgeEvent::AppRefused { error, .. } => say(format_args!("gateway: an app was refused: {}", one_line(&error.to_string()))),
-        event if wish.verbose => say(format_args!("gateway: {event:?}")),
+        event if options.verbose => say(format_args!("gateway: {event:?}")),
         _ => {}
     }
 }

@@ -19,7 +19,7 @@ use tesseron::net::{ClaimCodeSource, TesseronListener, TesseronTransport};
 use super::arguments::{self, StreamServer};
 use super::call::{self, Calling, StartedServer, Wanted};
 use super::interrupts::Interrupts;
-use super::serve::{self, AppWish, Listen, Serving};
+use super::serve::{self, AppOptions, Listen, Serving};
 use super::watch::Watch;
 use super::{Ending, Server, status};
 use crate::adapter::{Adapter, Link, Place, Transport, first, start, task};
@@ -70,7 +70,7 @@ async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending, ling
         Listen::Tcp(address) => serve_all(adapter, Place::Tcp(address), &service, &ending).await,
         Listen::Unix(path) => serve_all(adapter, Place::Unix(path), &service, &ending).await,
         Listen::Http(address) => serve_http(adapter, address, service, &ending).await,
-        Listen::Tesseron(wish) => serve_gateways(adapter, wish, &service, &ending).await,
+        Listen::Tesseron(app_options) => serve_gateways(adapter, app_options, &service, &ending).await,
     };
     ended.map_or_else(serve::cannot_serve, |()| status::OK)
 }
@@ -132,13 +132,13 @@ async fn serve_http<A: Adapter>(adapter: &A, address: String, service: Arc<Servi
 /// Serves one gateway after the other as a Tesseron app, for ever.
 async fn serve_gateways<A: Adapter>(
     adapter: &A,
-    wish: AppWish,
+    app_options: AppOptions,
     service: &Arc<Service>,
     ending: &Ending,
 ) -> Result<(), TesseronError> {
-    let reconnects = wish.options.claim_code_source == ClaimCodeSource::Gateway;
-    let admits_any_user = reconnects && wish.options.any_user;
-    let listener = Arc::new(adapter.tesseron_listen(wish.options).await?);
+    let reconnects = app_options.options.claim_code_source == ClaimCodeSource::Gateway;
+    let admits_any_user = reconnects && app_options.options.any_user;
+    let listener = Arc::new(adapter.tesseron_listen(app_options.options).await?);
     serve::announce(listener.address());
     if admits_any_user {
         serve::warn_of_any_user();
@@ -156,7 +156,7 @@ async fn serve_gateways<A: Adapter>(
                 Ok(transport) => {
                     let mut app = App::default();
                     app.resume = previous.as_ref().map(|previous| previous.credentials.clone());
-                    let config = service.app(&wish.id, app);
+                    let config = service.app(&app_options.id, app);
                     let ended = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), previous.take()).await;
                     // Only a gateway that connects without a code reconnects on its own.
                     previous = ended.filter(|_| reconnects);

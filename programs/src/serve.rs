@@ -12,7 +12,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use endpoint::{SealKeys, Service};
 
-pub use super::arguments::{AppWish, Listen};
+pub use super::arguments::{AppOptions, Listen};
 use super::status::{self, complain, say};
 use super::{Ending, arguments};
 use crate::audit::Audit;
