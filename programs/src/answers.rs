@@ -101,7 +101,7 @@ impl Answers {
                 if !is_wanted.load(Ordering::Acquire) {
                     return None;
                 }
-                let _room = screen.make_room();
+                let _hidden = screen.hide_bar();
                 question(&mut Person { output: &mut stderr(), input: &mut stdin().lock() }).ok()
             })
             .await;

@@ -33,9 +33,9 @@ impl Audit {
 
     /// Starts the audit of a call of `tool`. The line of the call is written when the call ends or is cut short, or when its handler is
     /// dropped and will not run again.
-    pub(crate) fn open(&self, tool: &'static str, context: &Context) -> (Watch, Record) {
+    pub(crate) fn open(&self, tool: &'static str, context: &Context) -> (AuditedCall, Record) {
         let record = Record::default();
-        (Watch { audit: self.clone(), tool, context: context.clone(), record: record.clone(), written: false }, record)
+        (AuditedCall { audit: self.clone(), tool, context: context.clone(), record: record.clone(), written: false }, record)
     }
 
     fn write(&self, line: &Line<'_>) {
@@ -102,7 +102,7 @@ impl Record {
 }
 
 /// Writes the line of a call when it ends.
-pub(crate) struct Watch {
+pub(crate) struct AuditedCall {
     audit: Audit,
     tool: &'static str,
     context: Context,
@@ -110,7 +110,7 @@ pub(crate) struct Watch {
     written: bool,
 }
 
-impl Watch {
+impl AuditedCall {
     /// Runs `work`, the handler of the call.
     ///
     /// If the call is cut short, its line is written after the next poll of the handler, so that the handler can clean up in that poll. A
@@ -149,7 +149,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for AuditedCall {
     /// A handler may be dropped by the end of the program, by the end of its grace, or by a panic.
     fn drop(&mut self) {
         // The handler will run again with the answers, and that run has a record of its own.

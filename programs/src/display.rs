@@ -109,20 +109,20 @@ impl Display {
     }
 
     /// Hides the bar while a question is asked, until the returned value is dropped.
-    pub(super) fn make_room(&self) -> Room<'_> {
+    pub(super) fn hide_bar(&self) -> HiddenBar<'_> {
         let mut state = self.state();
         state.asking += 1;
         if let Some(bar) = state.bar.take() {
             bar.finish_and_clear();
         }
-        Room(self)
+        HiddenBar(self)
     }
 }
 
 /// Hides the bar until it is dropped.
-pub(super) struct Room<'a>(&'a Display);
+pub(super) struct HiddenBar<'a>(&'a Display);
 
-impl Drop for Room<'_> {
+impl Drop for HiddenBar<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.asking -= 1;
@@ -371,11 +371,11 @@ mod tests {
         let drawn = SCREEN.take();
         assert!(drawn.contains(" 6 who knows"), "{drawn}");
 
-        let room = display.make_room();
+        let hidden = display.hide_bar();
         SCREEN.take();
         display.update(&update(7.0, None, "meanwhile"));
         assert_eq!(SCREEN.take(), "", "nothing is drawn over a question");
-        drop(room);
+        drop(hidden);
         assert!(SCREEN.take().contains(" 7 meanwhile"));
         display.update(&update(9.0, Some(10.0), "nearly"));
         SCREEN.take();

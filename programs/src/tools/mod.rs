@@ -71,8 +71,8 @@ where
 {
     let audit = audit.clone();
     Tool::new(name, move |context: Context, arguments: A| {
-        let (watch, record) = audit.open(name, &context);
-        watch.over(handler(context, arguments, record))
+        let (audited, record) = audit.open(name, &context);
+        audited.over(handler(context, arguments, record))
     })
 }
 
@@ -85,8 +85,8 @@ where
 {
     let audit = audit.clone();
     Tool::with_output(name, move |context: Context, arguments: A| {
-        let (watch, record) = audit.open(name, &context);
-        watch.over(handler(context, arguments, record))
+        let (audited, record) = audit.open(name, &context);
+        audited.over(handler(context, arguments, record))
     })
 }
 

@@ -20,8 +20,8 @@ const STEPS: [(&str, &str); 5] = [
 pub(super) fn analysis_workflow(audit: &Audit) -> Prompt {
     let audit = audit.clone();
     Prompt::new("analysis_workflow", move |context: Context, arguments: BTreeMap<String, String>| {
-        let (watch, record) = audit.open("analysis_workflow", &context);
-        watch.over(run(context, arguments, record))
+        let (audited, record) = audit.open("analysis_workflow", &context);
+        audited.over(run(context, arguments, record))
     })
     .title("Analysis workflow")
     .description("Works through the five steps of an analysis and hands back a report to review.")
