@@ -1,5 +1,5 @@
 //! Servers over HTTP, and clients whose HTTP messages the tests write by hand. The rows are in `tests::scenarios::http`.
 
-use crate::glue;
+use crate::adapter;
 
-tests::each_http_row!(tests::http_tests, glue::Smol);
+tests::each_http_row!(tests::http_tests, adapter::Smol);

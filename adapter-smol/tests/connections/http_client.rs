@@ -1,5 +1,5 @@
 //! Clients over HTTP, with and without TLS. The rows are in `tests::scenarios::http_client`.
 
-use crate::glue;
+use crate::adapter;
 
-tests::each_http_client_row!(tests::http_client_tests, glue::Smol);
+tests::each_http_client_row!(tests::http_client_tests, adapter::Smol);

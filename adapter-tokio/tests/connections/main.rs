@@ -2,7 +2,7 @@
 //! both adapters share. Each file here runs one list.
 #![cfg(unix)]
 
-use programs::tokio as glue;
+use programs::tokio as adapter;
 
 #[cfg(feature = "http")]
 mod http;
@@ -14,4 +14,4 @@ mod scenarios;
 mod tesseron;
 mod transports;
 
-tests::the_far_end!(glue::Tokio);
+tests::the_far_end!(adapter::Tokio);

@@ -1,5 +1,5 @@
 //! Peers that make the mistakes of other SDKs. The rows are in `tests::scenarios::faults`.
 
-use crate::glue;
+use crate::adapter;
 
-tests::each_fault!(tests::fault_tests, glue::Tokio);
+tests::each_fault!(tests::fault_tests, adapter::Tokio);

@@ -1,6 +1,6 @@
 //! Tesseron over real sockets of both kinds, Unix sockets and WebSockets, and the manifests of its apps. The rows are in
 //! `tests::scenarios::tesseron`.
 
-use crate::glue;
+use crate::adapter;
 
-tests::each_tesseron_row!(tests::tesseron_tests, glue::Tokio);
+tests::each_tesseron_row!(tests::tesseron_tests, adapter::Tokio);

@@ -1,6 +1,6 @@
 //! Transports that cannot be opened, that break, and that are child processes. The rows are in
 //! `tests::scenarios::transports`.
 
-use crate::glue;
+use crate::adapter;
 
-tests::each_transport_fault!(tests::transport_tests, glue::Tokio);
+tests::each_transport_fault!(tests::transport_tests, adapter::Tokio);
