@@ -54,8 +54,8 @@
 //!
 //! All spans and events have the target `protocol_core`.
 //!
-//! * Spans: `invocation` for each inbound call, entered around each poll of its handler; `call` for each outbound call; `question` for each
-//!   input request that a [`Client`] answers.
+//! * Spans: `invocation` for each inbound call, entered around each poll of its handler; `call` for each outbound call; `input_request`
+//!   for each input request that a [`Client`] answers.
 //! * Events: panics (error); progress, log records and checkpoints of a handler that were refused, outcomes of effects that the store did
 //!   not record, violations of the peer, a handshake that the peer refused, and abandoned handlers ([`Counters::abandoned`]) (warn); the
 //!   end of the session (info, or warn if it was not orderly); cancels of inbound calls, and the ends of calls (debug).

@@ -318,12 +318,12 @@ fn spans_have_the_sampling_depth_and_an_input_request_has_a_span() {
         let depths: Vec<_> = depths.iter().map(|fields| (fields.get("name"), fields.get("depth"))).collect();
         assert_eq!(depths, [("outer", "0"), ("inner", "1")], "{name}");
     }
-    let questions = world.listener.spans("question");
-    let [question] = &questions[..] else { panic!("{questions:?}") };
-    let fields = &question.fields;
+    let input_requests = world.listener.spans("input_request");
+    let [input_request] = &input_requests[..] else { panic!("{input_requests:?}") };
+    let fields = &input_request.fields;
     assert_eq!((fields.get("ask"), fields.get("depth"), fields.get("parent")), ("sample", "1", id.as_str()));
     let answering = world.listener.recorded_once("answering");
-    assert_eq!(world.listener.span_of(&answering).unwrap().name, "question");
+    assert_eq!(world.listener.span_of(&answering).unwrap().name, "input_request");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! | Span | Fields |
 //! |---|---|
 //! | `invocation` (info), around each poll of the handler | `id`, `op`, `name` of the tool, prompt or resource, `depth`; `traceparent`, `tracestate`, `baggage` if the caller sent them |
-//! | `question` (info), around each poll of the answer | `id`, `parent`, `ask`, `depth` |
+//! | `input_request` (info), around each poll of the answer | `id`, `parent`, `ask`, `depth` |
 //! | `call` (info) | `id`, `op`, `name`, `depth` |
 //!
 //! | Event | Level |
@@ -82,7 +82,7 @@ mod on {
                     Ask::Roots => "roots",
                     _ => "other",
                 };
-                info_span!(target: TARGET, "question", id = %key, parent = parent.map(display), ask, depth)
+                info_span!(target: TARGET, "input_request", id = %key, parent = parent.map(display), ask, depth)
             });
         }
 
