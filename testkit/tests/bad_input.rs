@@ -148,7 +148,7 @@ fn a_search_returns_the_fewest_steps_to_a_violation() {
         }
     }
     let failure = explore(|| CombinationLock(Vec::new()), Bounds::default()).expect_err("it opens");
-    assert_eq!(failure, Failure::Objection { what: "open".to_owned(), way: vec![1, 1, 0] });
+    assert_eq!(failure, Failure::Counterexample { what: "open".to_owned(), way: vec![1, 1, 0] });
 }
 
 #[test]

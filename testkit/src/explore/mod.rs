@@ -125,7 +125,7 @@ pub enum Failure<Step> {
         states: usize,
     },
     /// An invariant is violated.
-    Objection {
+    Counterexample {
         /// The text of the panic.
         what: String,
         /// The shortest sequence of steps to the violation.
@@ -138,7 +138,7 @@ impl<Step: fmt::Debug> fmt::Display for Failure<Step> {
         match self {
             Self::Nothing => f.write_str("nothing was searched: a bound is zero, or nothing can happen in the first state"),
             Self::TooMany { states } => write!(f, "there are more than {states} states: the machine may have no end of them"),
-            Self::Objection { what, way } => write!(f, "{what}\nthe way to it: {way:?}"),
+            Self::Counterexample { what, way } => write!(f, "{what}\nthe way to it: {way:?}"),
         }
     }
 }
@@ -159,7 +159,7 @@ pub fn explore<M: Explored>(start: impl Fn() -> M, bounds: Bounds) -> Result<Fou
     match breadth_first(&mut space, first, bounds.states) {
         Ok(walk) => Ok(Found { states: walk.ways.len(), steps: walk.steps, rests: space.rests, cut: space.cut }),
         Err(Stopped::TooMany) => Err(Failure::TooMany { states: bounds.states }),
-        Err(Stopped::Wrong { wrong: (what, way), .. }) => Err(Failure::Objection { what, way }),
+        Err(Stopped::Wrong { wrong: (what, way), .. }) => Err(Failure::Counterexample { what, way }),
     }
 }
 

@@ -582,7 +582,7 @@ pub struct Found {
 
 /// A violated guarantee or a wrong prediction, and the steps to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Objection {
+pub struct Counterexample {
     /// The text of the panic.
     pub what: String,
     /// The steps to the violation or wrong prediction: the shortest sequence, if every order was searched.
@@ -833,7 +833,7 @@ impl<S: Subject> Space for Whole<S> {
 ///
 /// # Panics
 /// If the handshake goes wrong.
-pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Orders) -> Result<Found, Objection> {
+pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Orders) -> Result<Found, Counterexample> {
     let sides = [0, 1].map(|_| Side { all: Vec::new(), known: HashMap::new() });
     let mut search = Search { sides, frames: Numbers::default(), flights: Numbers::default(), orders };
     let mut watched = begun(client, server);
@@ -846,13 +846,16 @@ pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Or
         search.sides[usize::from(at)].number(end)
     });
     if ends.iter().enumerate().all(|(at, end)| search.sides[at].at(*end).end.actions().is_empty()) {
-        return Err(Objection { what: "nothing was searched: nothing can happen within these bounds".to_owned(), way: Vec::new() });
+        return Err(Counterexample {
+            what: "nothing was searched: nothing can happen within these bounds".to_owned(),
+            way: Vec::new(),
+        });
     }
     let first = State { ends, flight: [search.flights.of(Vec::new()); 2] };
     let mut whole = Whole { search, rests: HashSet::new() };
     let walk = match breadth_first(&mut whole, first, usize::MAX) {
         Ok(walk) => walk,
-        Err(Stopped::Wrong { walk, at, wrong }) => return Err(objection(&whole.search, &walk.ways, at, wrong)),
+        Err(Stopped::Wrong { walk, at, wrong }) => return Err(counterexample(&whole.search, &walk.ways, at, wrong)),
         Err(Stopped::TooMany) => unreachable!("no bound was given"),
     };
     let Whole { search, rests } = whole;
@@ -861,8 +864,8 @@ pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Or
     Ok(Found { states: walk.ways.len(), steps: walk.steps, ends, digest, rests: rests.len() })
 }
 
-/// Makes the objection for a fault, with the steps from the first state to it.
-fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: usize, wrong: Wrong) -> Objection {
+/// Makes the counterexample for a fault, with the steps from the first state to it.
+fn counterexample<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: usize, wrong: Wrong) -> Counterexample {
     let silent_steps = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
     let mut parts = vec![Vec::from_iter(wrong.action)];
     match wrong.after {
@@ -876,7 +879,7 @@ fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: u
         at = before;
     }
     parts.reverse();
-    Objection { what: wrong.what, way: parts.concat() }
+    Counterexample { what: wrong.what, way: parts.concat() }
 }
 
 /// Two ends that have just begun.

@@ -5,7 +5,7 @@ use std::time::Instant as Clock;
 use protocol_core::{Config, Instant, Session};
 use testkit::broken::{Broken, Fault};
 use testkit::explore::pair::{
-    Action, Bounds, Found, Objection, Orders, choosing_configs, configs, explore_pair, listening_configs, stateless_configs,
+    Action, Bounds, Counterexample, Found, Orders, choosing_configs, configs, explore_pair, listening_configs, stateless_configs,
     tesseron_configs,
 };
 
@@ -35,7 +35,7 @@ fn found(configs: Ends, bounds: Bounds, orders: Orders) -> Found {
     let ((client, server), began) = (configs(), Clock::now());
     let [client, server] = [client, server].map(|config| Session::new(config, Instant::ZERO));
     let found = explore_pair(client, server, bounds, orders);
-    let found = found.unwrap_or_else(|Objection { what, way }| panic!("{what}\na way to it: {way:?}"));
+    let found = found.unwrap_or_else(|Counterexample { what, way }| panic!("{what}\na way to it: {way:?}"));
     println!("{bounds:?}: {found:?} in {:.1?}", began.elapsed());
     assert!(found.rests > 0, "nothing ever comes to rest");
     found
@@ -159,7 +159,7 @@ fn omitted_orders_lead_to_no_other_states_of_either_end() {
     }
 }
 
-fn objection_to(configs: Ends, fault: Fault, bounds: Bounds, orders: Orders) -> Option<Objection> {
+fn counterexample_to(configs: Ends, fault: Fault, bounds: Bounds, orders: Orders) -> Option<Counterexample> {
     let (client, server) = configs();
     let [client, server] = [client, server].map(|config| Broken::new(Session::new(config, Instant::ZERO), fault));
     explore_pair(client, server, bounds, orders).err()
@@ -169,19 +169,19 @@ fn objection_to(configs: Ends, fault: Fault, bounds: Bounds, orders: Orders) -> 
 fn a_search_finds_planted_faults_and_a_search_of_all_orders_finds_the_shortest_way_to_one() {
     let bounds = Bounds { calls: 2, cancels: 1, deadlines: [1; 2], ..NOTHING };
     for (configs, orders) in [configs, tesseron_configs].into_iter().flat_map(|one| [(one, Orders::All), (one, Orders::Enough)]) {
-        let found = objection_to(configs, Fault::IgnoresCancels, bounds, orders).expect("an objection");
+        let found = counterexample_to(configs, Fault::IgnoresCancels, bounds, orders).expect("a counterexample");
         if orders == Orders::All {
             // The call, the cancel, and the sending and the arrival of the frame of each: there is no shorter way.
             use Action::{Arrive, Call, Cancel, Leave};
             assert_eq!(found.way, [Call(None), Leave(0), Cancel(0), Leave(0), Arrive(1), Arrive(1)], "{}", found.what);
         }
         for fault in [Fault::LosesDone, Fault::RepeatsDone, Fault::MissesDeadlines, Fault::ExpiresOnFrames] {
-            assert!(objection_to(configs, fault, bounds, orders).is_some(), "no check finds {fault:?}");
+            assert!(counterexample_to(configs, fault, bounds, orders).is_some(), "no check finds {fault:?}");
         }
         let bounds = Bounds { calls: 1, updates: 1, ..NOTHING };
-        assert!(objection_to(configs, Fault::RepeatsProgress, bounds, orders).is_some());
+        assert!(counterexample_to(configs, Fault::RepeatsProgress, bounds, orders).is_some());
     }
-    let mixed = objection_to(configs, Fault::MixesIds, bounds, Orders::All);
+    let mixed = counterexample_to(configs, Fault::MixesIds, bounds, Orders::All);
     assert!(mixed.is_some_and(|found| found.way.len() >= 6), "it takes two calls to mix their ids");
 }
 
@@ -191,22 +191,22 @@ fn a_search_of_stateless_requests_finds_planted_faults() {
     let calls = Bounds { calls: 1, cancels: 1, ..NOTHING };
     // The call is needed, since a frame that the fault adds is sent together with the next frame of the session.
     let listens = Bounds { calls: 1, listens: 1, ..NOTHING };
-    let expect_objection = |fault, bounds, what: &str| {
+    let expect_counterexample = |fault, bounds, what: &str| {
         for orders in [All, Enough] {
-            let objection = objection_to(stateless_configs, fault, bounds, orders).map(|objection| objection.what);
-            assert!(objection.as_ref().is_some_and(|objection| objection.contains(what)), "{fault:?}: {objection:?}");
+            let found = counterexample_to(stateless_configs, fault, bounds, orders).map(|found| found.what);
+            assert!(found.as_ref().is_some_and(|found| found.contains(what)), "{fault:?}: {found:?}");
         }
     };
-    expect_objection(Fault::AsksWithoutHandshake, calls, "G15: ");
+    expect_counterexample(Fault::AsksWithoutHandshake, calls, "G15: ");
     for orders in [All, Enough] {
         use Action::{Arrive, Call, Leave, Respond};
-        let found = objection_to(stateless_configs, Fault::AsksWithoutHandshake, calls, orders).expect("an objection");
+        let found = counterexample_to(stateless_configs, Fault::AsksWithoutHandshake, calls, orders).expect("a counterexample");
         assert_eq!(found.way, [Call(None), Leave(0), Arrive(1), Respond(0), Leave(1)], "{}", found.what);
     }
-    expect_objection(Fault::NoticeAfterResult, listens, "G15: ");
-    expect_objection(Fault::RepeatsFrames, Bounds { opening: true, ..calls }, "G2: ");
-    expect_objection(Fault::MixesSubscriptions, Bounds { changes: 2, notices: 1, ..NOTHING }, "G16: ");
-    expect_objection(Fault::LosesDone, calls, "the model has another event");
-    expect_objection(Fault::IgnoresCancels, calls, "the model has another deadline");
-    expect_objection(Fault::LosesDone, Bounds { opening: true, ..calls }, "the model has another event");
+    expect_counterexample(Fault::NoticeAfterResult, listens, "G15: ");
+    expect_counterexample(Fault::RepeatsFrames, Bounds { opening: true, ..calls }, "G2: ");
+    expect_counterexample(Fault::MixesSubscriptions, Bounds { changes: 2, notices: 1, ..NOTHING }, "G16: ");
+    expect_counterexample(Fault::LosesDone, calls, "the model has another event");
+    expect_counterexample(Fault::IgnoresCancels, calls, "the model has another deadline");
+    expect_counterexample(Fault::LosesDone, Bounds { opening: true, ..calls }, "the model has another event");
 }

@@ -189,7 +189,7 @@ fn a_gateway_that_loses_or_repeats_a_frame_is_found_with_the_fewest_steps() {
     ];
     for (fault, expected, fewest) in faults {
         let failure = explore(|| Gateway::new([1, 0, 0], Some(fault)), Bounds::default()).expect_err(expected);
-        let Failure::Objection { what, way } = failure else { panic!("{failure}") };
+        let Failure::Counterexample { what, way } = failure else { panic!("{failure}") };
         assert!(what.contains(expected), "{what}");
         assert_eq!(way, fewest);
     }

@@ -200,7 +200,7 @@ mod testkit {
         shared: [
             Campaign, Coverage, FarEnd, FarEnds, Guarantee, Happening, Judge, KnownIds, Leg, NoRecording, Objection, Pair, Recording, Rng, Scripted,
             Vacuous, Watched, Wire, broken::Broken, broken::Fault, explore::Bounds, explore::Failure<Step>, explore::Found, explore::pair::Action,
-            explore::pair::Bounds, explore::pair::Found, explore::pair::Objection, explore::pair::Orders, fuzz::Frame,
+            explore::pair::Bounds, explore::pair::Found, explore::pair::Counterexample, explore::pair::Orders, fuzz::Frame,
             fuzz::HostileFrame, fuzz::Operations, judge::Effect, judge::Fact<'a>, link::Arrival, link::Faults, link::LinkBroken,
             link::Read, link::SimLink, link::SimStream, world::Crowd, world::Ways, world::lanes::Seen
         ]
