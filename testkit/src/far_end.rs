@@ -178,7 +178,7 @@ impl FarEnd {
     }
 
     /// Ends the direction from the loop to this end.
-    pub fn hang_up(&mut self, how: TransportEnd, now: Instant) {
+    pub fn end_link(&mut self, how: TransportEnd, now: Instant) {
         match &mut self.links {
             Links::Messages(links) => links[0].end(how, now),
             Links::Bytes(bytes) => bytes.streams[0].finish(how, now),

@@ -99,9 +99,10 @@ impl Scripted {
         self
     }
 
-    /// Stops the output of the session, as if the peer had stopped reading, or resumes it. While it is stopped, no frame is sent.
-    pub fn stall(&mut self, stalls: bool) -> &mut Self {
-        self.session.set_writable(Lane::CHANNEL, !stalls, self.now).expect("the channel is open");
+    /// Stops the output of the session, as if the peer had stopped reading, or resumes it if `is_writable` is `true`. While it is stopped,
+    /// no frame is sent.
+    pub fn set_writable(&mut self, is_writable: bool) -> &mut Self {
+        self.session.set_writable(Lane::CHANNEL, is_writable, self.now).expect("the channel is open");
         self
     }
 
@@ -119,7 +120,7 @@ impl Scripted {
 
     /// Moves the clock to `millis` after [`Instant::ZERO`] without calling `handle_timeout`, so that the next frame or method call may be
     /// late.
-    pub fn late(&mut self, millis: u64) -> &mut Self {
+    pub fn skip_to(&mut self, millis: u64) -> &mut Self {
         self.now = Instant::from_millis(millis);
         self
     }

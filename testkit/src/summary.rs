@@ -135,7 +135,7 @@ pub(crate) fn published(notice: &Notice) -> (String, &'static str) {
 
 /// The kind of a frame's route, in a few words.
 #[must_use]
-pub fn part(kind: RouteKind) -> String {
+pub fn route(kind: RouteKind) -> String {
     match kind {
         RouteKind::Reply(ReplyKind::Result) => "result".to_owned(),
         RouteKind::Reply(ReplyKind::Error) => "error".to_owned(),

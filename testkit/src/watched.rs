@@ -806,7 +806,7 @@ impl<S: Subject> Watched<S> {
         if let Some(model) = &mut self.model {
             let predicted = model.poll_transmit(out.as_ref().map(|out| out.route.lane));
             let sent = out.as_ref().map(|out| {
-                format!("{} as {}", summary::frame(&String::from_utf8_lossy(&out.frame)), summary::part(out.route.kind))
+                format!("{} as {}", summary::frame(&String::from_utf8_lossy(&out.frame)), summary::route(out.route.kind))
             });
             assert_eq!(sent, predicted, "the model has another frame: {out:?}");
         }

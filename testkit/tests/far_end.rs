@@ -164,9 +164,9 @@ fn a_scripted_peer_splits_its_frames_and_stalls() {
         let mut server = Scripted::server(server_config());
         server.frame_in_pieces(&scripted::call_tool(1, false), piece);
         let id = server.request();
-        server.stall(true).respond(id);
+        server.set_writable(false).respond(id);
         assert_eq!(server.sent(), [""; 0], "nothing leaves while the peer reads nothing");
-        assert_eq!(server.stall(false).sent(), [scripted::ok(1)]);
+        assert_eq!(server.set_writable(true).sent(), [scripted::ok(1)]);
         server.session.handle_end(TransportEnd::Eof, server.now);
     }
 }

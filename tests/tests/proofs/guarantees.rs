@@ -262,7 +262,7 @@ fn g9_a_response_wins_over_a_passed_deadline_that_handle_timeout_has_not_expired
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
-    client.late(3_600_000).frame(&result(2));
+    client.skip_to(3_600_000).frame(&result(2));
     assert!(matches!(client.events()[0], Event::Done { outcome: Outcome::Result(_), .. }));
     client.session.handle_timeout(client.now);
     assert_eq!((client.events(), client.sent()), (vec![], vec![]));

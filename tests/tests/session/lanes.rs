@@ -23,7 +23,7 @@ trait Lanes {
     /// Receives a call of a tool by `lane`, with the request id and the progress token `id`.
     fn call_by(&mut self, lane: u32, id: u64) -> InboundId;
     /// Stops the output on `lane`, or resumes it.
-    fn set_writable(&mut self, lane: u32, is_writable: bool);
+    fn set_lane_writable(&mut self, lane: u32, is_writable: bool);
     /// Reports the loss of `lane`.
     fn lose(&mut self, lane: u32);
 }
@@ -45,7 +45,7 @@ impl Lanes for Scripted {
         self.request()
     }
 
-    fn set_writable(&mut self, lane: u32, is_writable: bool) {
+    fn set_lane_writable(&mut self, lane: u32, is_writable: bool) {
         self.session.set_writable(Lane::new(lane), is_writable, self.now).expect("the lane is open");
     }
 
@@ -219,7 +219,7 @@ fn a_stopped_lane_keeps_its_frames_and_delays_no_other_lane() {
     let lanes: Vec<u32> = (1..=20).collect();
     let ids: Vec<_> = lanes.iter().map(|lane| server.call_by(*lane, 1)).collect();
     for stalled in &lanes {
-        server.set_writable(*stalled, false);
+        server.set_lane_writable(*stalled, false);
         for (lane, id) in lanes.iter().zip(&ids) {
             let reported = server.report(*id, Progress::value(f64::from(*stalled)));
             let expected = if lane <= stalled { Reported::Congested } else { Reported::Sent };
@@ -231,7 +231,7 @@ fn a_stopped_lane_keeps_its_frames_and_delays_no_other_lane() {
     }
     // A lane that is resumed sends its newest update.
     for (lane, id) in lanes.iter().zip(&ids) {
-        server.set_writable(*lane, true);
+        server.set_lane_writable(*lane, true);
         let sent = server.polled();
         assert_eq!(routes(&sent), [(*lane, RouteKind::Within)]);
         assert!(sent[0].2.contains(r#""progress":20"#), "{sent:?}");
@@ -245,11 +245,11 @@ fn the_response_on_a_stopped_lane_is_sent_after_its_earlier_updates() {
     let mut server = server();
     let id = server.call_by(1, 1);
     server.report(id, Progress::count(1, 3));
-    server.set_writable(1, false);
+    server.set_lane_writable(1, false);
     server.report(id, Progress::count(2, 3));
     server.respond(id);
     assert_eq!(server.polled(), []);
-    server.set_writable(1, true);
+    server.set_lane_writable(1, true);
     let sent = server.polled();
     assert_eq!(routes(&sent), [(1, RouteKind::Within), (1, RouteKind::Within), (1, RESULT)]);
     assert!(sent[1].2.contains(r#""progress":2"#));
@@ -267,10 +267,10 @@ fn a_stopped_lane_uses_no_update_of_the_rate_window_of_the_session() {
     // On each lane an update waits for the window. The update on lane 1 began to wait first, but then lane 1 is stopped.
     server.report(stopped, Progress::value(1.0));
     server.report(other, Progress::value(2.0));
-    server.set_writable(1, false);
+    server.set_lane_writable(1, false);
     server.at(1000);
     assert_eq!(routes(&server.polled()), [(2, RouteKind::Within)]);
-    server.set_writable(1, true);
+    server.set_lane_writable(1, true);
     server.at(2000);
     assert_eq!(routes(&server.polled()), [(1, RouteKind::Within)]);
 }
@@ -284,7 +284,7 @@ fn a_stopped_lane_with_too_much_queued_output_is_closed_and_the_other_lanes_go_o
     let mut server = Scripted::server(config);
     let [stopped, other] = [1, 2].map(|lane| server.call_by(lane, 1));
     let [stopped_too, other_too] = [1, 2].map(|lane| server.call_by(lane, 2));
-    server.set_writable(1, false);
+    server.set_lane_writable(1, false);
     let output = "x".repeat(40 << 10);
     server.reply(stopped, Reply::Tool(ToolOutput::text(output.as_str())));
     assert_eq!(server.session.request_input(stopped_too, Ask::Roots, server.now), Err(protocol_core::AskError::Full));
@@ -308,7 +308,7 @@ fn a_stopped_lane_with_too_much_queued_output_is_closed_and_the_other_lanes_go_o
 fn a_handler_on_a_lane_that_is_closed_for_overload_is_cancelled() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
     let [runs, ends] = [1, 2].map(|id| server.call_by(1, id));
-    server.set_writable(1, false);
+    server.set_lane_writable(1, false);
     server.reply(ends, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
     let lane = Lane::new(1);
     let expected =
@@ -323,7 +323,7 @@ fn too_many_unread_refusals_on_a_lane_close_only_that_lane() {
     let config = with(server_config(), |config| config.limits.unsolicited_replies = 4);
     let mut server = Scripted::server(config);
     server.call_by(1, 1);
-    server.set_writable(1, false);
+    server.set_lane_writable(1, false);
     for id in 10..14 {
         server.by(1, &request(id, "no/such", "{}"));
     }
@@ -582,7 +582,7 @@ fn regression_a_lane_is_forgotten_when_its_input_request_is_cancelled_on_another
 fn regression_a_closed_lane_stays_closed_until_the_owner_has_polled_lane_closed() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
     let id = server.call_by(1, 1);
-    server.set_writable(1, false);
+    server.set_lane_writable(1, false);
     server.reply(id, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
     assert_eq!(server.by(1, &request(3, "ping", "{}")), Received::default());
     assert_eq!(server.polled(), [], "the transport has stopped the lane");
@@ -599,7 +599,7 @@ fn regression_input_requests_on_many_stopped_lanes_stay_within_the_bound_of_the_
     }));
     let ids = (1..=12).map(|lane| {
         let id = server.call_by(lane, 1);
-        server.set_writable(lane, false);
+        server.set_lane_writable(lane, false);
         id
     });
     for id in ids.collect::<Vec<_>>() {
@@ -710,7 +710,7 @@ fn regression_a_lost_stopped_lane_without_frames_is_forgotten() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.lanes = 3));
     for lane in 1..=3 {
         server.call_by(lane, u64::from(lane));
-        server.set_writable(lane, false);
+        server.set_lane_writable(lane, false);
         server.by(lane, &cancelled(u64::from(lane)));
         server.lose(lane);
     }
@@ -794,7 +794,7 @@ fn regression_a_method_that_closes_the_last_lane_ends_a_closing_session() {
         config.limits.output_bytes_hard = 1_000;
     }));
     let id = server.call_by(1, 1);
-    server.set_writable(1, false);
+    server.set_lane_writable(1, false);
     server.session.close(protocol_core::Close::Graceful { grace: core::time::Duration::from_secs(60) }, server.now);
     for _ in 0..100 {
         let _ = server.session.request_input(id, Ask::Roots, server.now);

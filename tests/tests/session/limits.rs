@@ -55,9 +55,9 @@ fn requests_beyond_the_rate_are_answered_busy_until_the_rate_allows_another() {
     assert_eq!((server.sent(), server.events()), (vec![busy(3)], vec![Event::Violation(Violation::TooManyRequests)]));
     server.frame(&ping(4)).frame(&cancelled(9));
     assert_eq!(server.sent(), [result(4)], "pings and notifications are not counted");
-    server.late(499).frame(&call_tool(5, false));
+    server.skip_to(499).frame(&call_tool(5, false));
     assert_eq!(server.sent(), [busy(5)]);
-    server.late(500);
+    server.skip_to(500);
     server.receive_call(6);
     assert_eq!(
         server.session.poll_timeout(),
@@ -98,7 +98,7 @@ fn a_request_that_is_refused_counts_in_the_rate_like_any_other() {
                 "{refused} {again}"
             );
         }
-        server.late(1000);
+        server.skip_to(1000);
         server.receive_call(3);
     }
 }
@@ -113,7 +113,7 @@ fn a_tesseron_app_answers_invocations_beyond_the_rate_with_its_own_error_for_bus
     let sent = app.sent();
     assert!(matches!(sent.as_slice(), [sent] if sent.contains(r#""id":8,"error""#) && sent.contains(r#""busy":true"#)), "{sent:?}");
     assert_eq!(app.violations(), [Violation::TooManyRequests]);
-    app.late(1000).frame(&invoke(9, "c"));
+    app.skip_to(1000).frame(&invoke(9, "c"));
     app.request();
 }
 

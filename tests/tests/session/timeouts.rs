@@ -307,7 +307,7 @@ fn max_total_stops_while_an_input_request_is_open_and_goes_on_afterwards() {
 #[test]
 fn regression_g7_an_input_request_after_max_total_has_passed_leaves_no_deadline_in_the_past() {
     let mut client = calling(call_timeouts(None, Some(3000)));
-    client.late(4000).frame(&request(7, "roots/list", "{}"));
+    client.skip_to(4000).frame(&request(7, "roots/list", "{}"));
     let input_request = client.input_request();
     client.at(5000);
     client.session.provide_input(input_request, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
@@ -331,34 +331,34 @@ fn an_input_request_of_one_call_does_not_stop_the_timeouts_of_another() {
 #[test]
 fn g9_a_frame_that_is_handled_before_the_timeout_takes_effect_even_if_it_is_late() {
     let mut client = calling(call_timeouts(Some(1000), Some(2000)));
-    client.late(9000).frame(&result(2));
+    client.skip_to(9000).frame(&result(2));
     assert!(matches!(client.outcome(), Outcome::Result(_)));
 
     let mut client = calling(call_timeouts(Some(1000), Some(2000)));
-    client.late(9000).frame(&error(2, 1, ""));
+    client.skip_to(9000).frame(&error(2, 1, ""));
     assert!(matches!(client.outcome(), Outcome::Error(_)));
 
     let mut client = calling(call_timeouts(Some(1000), Some(20_000)));
-    client.late(9000).frame(&progress(2, 1.0));
+    client.skip_to(9000).frame(&progress(2, 1.0));
     assert_eq!(due(&client), Some(10_000));
     client.at(9000);
     assert_eq!(client.events().len(), 1);
 
     let mut client = calling(call_timeouts(Some(1000), Some(20_000)));
-    client.late(9000).frame(&request(7, "roots/list", "{}"));
+    client.skip_to(9000).frame(&request(7, "roots/list", "{}"));
     assert_eq!(due(&client), None);
 
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
-    client.late(999_000).session.cancel(call, None, Instant::from_millis(999_000)).unwrap();
+    client.skip_to(999_000).session.cancel(call, None, Instant::from_millis(999_000)).unwrap();
     assert_eq!(client.outcome(), Outcome::Cancelled);
 }
 
 #[test]
 fn g9_progress_does_not_prevent_max_total_at_the_next_handle_timeout() {
     let mut client = calling(call_timeouts(Some(1000), Some(2000)));
-    client.late(2500).frame(&progress(2, 1.0)).events();
+    client.skip_to(2500).frame(&progress(2, 1.0)).events();
     assert_eq!(due(&client), Some(2000), "the deadline has passed, but `handle_timeout` was not called");
     client.session.handle_timeout(client.now);
     assert_eq!(client.outcome(), MAX_TOTAL);
@@ -367,7 +367,7 @@ fn g9_progress_does_not_prevent_max_total_at_the_next_handle_timeout() {
 #[test]
 fn a_response_at_the_instant_of_the_deadline_settles_the_call_if_it_is_handled_first() {
     let mut client = calling(call_timeouts(Some(1000), None));
-    client.late(1000).frame(&result(2)).at(1000);
+    client.skip_to(1000).frame(&result(2)).at(1000);
     assert!(matches!(client.outcome(), Outcome::Result(_)));
     let mut client = calling(call_timeouts(Some(1000), None));
     client.at(1000).frame(&result(2));
@@ -498,7 +498,7 @@ fn g9_an_answer_that_is_handled_before_the_timeout_is_reported() {
     let (mut server, id) = serving(Some(1));
     let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
     server.sent();
-    server.late(5000).frame(r#"{"jsonrpc":"2.0","id":2,"result":{"roots":[]}}"#).at(5000);
+    server.skip_to(5000).frame(r#"{"jsonrpc":"2.0","id":2,"result":{"roots":[]}}"#).at(5000);
     assert_eq!(server.events(), [Event::Input { id, key, answer: Ok(Answer::Roots(json("[]"))) }]);
     assert_eq!(server.sent(), Vec::<String>::new());
 }

@@ -261,7 +261,7 @@ fn items_53_54_55_the_first_of_result_cancel_and_timeout_decides_and_there_is_on
 fn items_53_and_g9_a_result_an_error_or_a_cancel_that_is_handled_before_the_timeout_decides() {
     for (name, ends, frame) in ENDS.into_iter().take(3) {
         let (mut app, id) = serving();
-        app.late(3_600_000);
+        app.skip_to(3_600_000);
         ends(&mut app, id);
         let now = app.now;
         app.session.handle_timeout(now);

@@ -419,7 +419,7 @@ fn g9_a_frame_or_a_method_call_after_a_deadline_counts_as_in_time_before_handle_
     let timeouts = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(10)));
     gateway.invoke(call_action().with_timeouts(timeouts));
     gateway.sent();
-    gateway.late(3_600_000).frame(&invoked(1, &named(1), "1"));
+    gateway.skip_to(3_600_000).frame(&invoked(1, &named(1), "1"));
     assert!(matches!(gateway.outcome(), Outcome::Result(_)));
     let now = gateway.now;
     gateway.session.handle_timeout(now);
@@ -427,7 +427,7 @@ fn g9_a_frame_or_a_method_call_after_a_deadline_counts_as_in_time_before_handle_
 
     let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(7, "i1");
-    app.late(3_600_000).report(id, Progress::percent(1.0));
+    app.skip_to(3_600_000).report(id, Progress::percent(1.0));
     app.respond(id);
     assert_eq!(app.sent(), [progress("i1", r#","percent":1"#), invoked(7, "i1", "\"ok\"")]);
 }
