@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tests::fixtures::{
-    Deed, FOLDERS, Failure, Fixture, Outcome, Saboteur, ScriptedApp, ScriptedGateway, StepKind, Subject, World, breaches, load,
+    FOLDERS, Failure, Fixture, Outcome, Sabotage, Saboteur, ScriptedApp, ScriptedGateway, StepKind, Subject, World, breaches, load,
     mirror, run,
 };
 
@@ -76,9 +76,9 @@ fn sent(fixture: &Fixture) -> Vec<(usize, &Value)> {
     frames(fixture, |kind| if let StepKind::Send(frame) = kind { Some(frame) } else { None })
 }
 
-/// Runs a fixture against an app whose frames pass a saboteur, which commits `deed`.
-fn sabotaged(fixture: &Fixture, deed: Deed) -> Result<Outcome, Failure> {
-    run(fixture, &mut Saboteur::new(ScriptedApp::new(&fixture.world), deed))
+/// Runs a fixture against an app whose frames pass a saboteur, which commits `sabotage`.
+fn sabotaged(fixture: &Fixture, sabotage: Sabotage) -> Result<Outcome, Failure> {
+    run(fixture, &mut Saboteur::new(ScriptedApp::new(&fixture.world), sabotage))
 }
 
 /// The fixtures that apply to an app.
@@ -97,7 +97,7 @@ fn an_app_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
     for fixture in of_apps() {
         for (nth, (step, pattern)) in received(&fixture).into_iter().enumerate() {
             for (path, change) in breaches(pattern) {
-                let outcome = sabotaged(&fixture, Deed::ChangesSent(nth, change));
+                let outcome = sabotaged(&fixture, Sabotage::ChangesSent(nth, change));
                 let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
                 assert_eq!(failed.step, step, "{path}: {failed}");
                 assert!(failed.what.contains(&format!("`{path}`")), "{path}: {failed}");
@@ -112,7 +112,7 @@ fn an_app_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
 fn an_app_that_omits_a_frame_fails_at_that_frame() {
     for fixture in of_apps() {
         for (nth, (step, _)) in received(&fixture).into_iter().enumerate() {
-            let failed = sabotaged(&fixture, Deed::Withholds(nth)).expect_err(&fixture.id);
+            let failed = sabotaged(&fixture, Sabotage::DropsSent(nth)).expect_err(&fixture.id);
             assert_eq!(failed.step, step, "{failed}");
         }
     }
@@ -128,7 +128,7 @@ fn an_app_that_sends_a_frame_twice_fails_at_the_next_step() {
                 // The next step only forbids frames of one method, so the repeated frame has no effect on it.
                 continue;
             }
-            let failed = sabotaged(&fixture, Deed::Repeats(nth)).expect_err(&fixture.id);
+            let failed = sabotaged(&fixture, Sabotage::SendsTwice(nth)).expect_err(&fixture.id);
             assert_eq!(failed.step, next.map_or(fixture.steps.len(), |(index, _)| index), "{failed}");
         }
     }
@@ -140,19 +140,19 @@ fn an_app_that_sends_an_extra_frame_or_does_not_close_fails_at_that_step() {
     for fixture in of_apps() {
         for (step, kind) in fixture.steps.iter().map(|step| &step.kind).enumerate() {
             let before = received(&fixture).into_iter().filter(|(index, _)| *index < step).count();
-            let deeds = match kind {
-                StepKind::ExpectSilence(method) => vec![Deed::Adds(before, json!({"jsonrpc": "2.0", "method": method}))],
+            let sabotages = match kind {
+                StepKind::ExpectSilence(method) => vec![Sabotage::Adds(before, json!({"jsonrpc": "2.0", "method": method}))],
                 // The app must not send a second hello either: the note in handshake/protocol-major-mismatch forbids it.
                 StepKind::ExpectClosed => {
                     vec![
-                        Deed::StaysOpen(before),
-                        Deed::Adds(before, json!({"jsonrpc": "2.0", "id": 2, "method": "tesseron/hello"})),
+                        Sabotage::StaysOpen(before),
+                        Sabotage::Adds(before, json!({"jsonrpc": "2.0", "id": 2, "method": "tesseron/hello"})),
                     ]
                 }
                 _ => continue,
             };
-            for deed in deeds {
-                let failed = sabotaged(&fixture, deed).expect_err(&fixture.id);
+            for sabotage in sabotages {
+                let failed = sabotaged(&fixture, sabotage).expect_err(&fixture.id);
                 assert_eq!(failed.step, step, "{failed}");
                 broken += 1;
             }
@@ -163,7 +163,7 @@ fn an_app_that_sends_an_extra_frame_or_does_not_close_fails_at_that_step() {
 
 /// A way to break the rule of a fixture: a saboteur between the ends, or an app with another configuration.
 enum Broken {
-    By(Deed),
+    By(Sabotage),
     App(fn(&mut World)),
 }
 
@@ -175,7 +175,7 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
     };
     vec![
         // The app ignores the cancel.
-        ("actions/cancel", 4, By(Deed::Ignores(2))),
+        ("actions/cancel", 4, By(Sabotage::DropsReceived(2))),
         // The app does not check the input.
         ("actions/input-validation-failure", 3, App(|world| world.actions[0].input_schema = None)),
         ("actions/invoke-success", 3, App(|world| world.actions[0].returns = json!({"sum": 4}))),
@@ -183,38 +183,42 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         ("actions/not-found", 3, App(|world| world.actions[0].name = "subtract".to_owned())),
         // The progress of the app falls.
         ("actions/progress-monotonic", 4, App(|world| world.actions[0].progress.swap(1, 2))),
-        ("elicitation/confirm-decline-is-false", 5, By(Deed::changes_received(2, set("/result/action", json!("accept"))))),
+        ("elicitation/confirm-decline-is-false", 5, By(Sabotage::changes_received(2, set("/result/action", json!("accept"))))),
         ("handshake/hello-declares-manifest", 0, App(|world| world.resources[0].subscribable = false)),
-        ("handshake/hello-minimal", 0, By(Deed::changes_sent(0, set("/params/protocolVersion", json!("2.0.0"))))),
+        ("handshake/hello-minimal", 0, By(Sabotage::changes_sent(0, set("/params/protocolVersion", json!("2.0.0"))))),
         // The app ignores the refusal.
-        ("handshake/protocol-major-mismatch", 2, By(Deed::Ignores(0))),
+        ("handshake/protocol-major-mismatch", 2, By(Sabotage::DropsReceived(0))),
         ("resources/read", 3, App(|world| world.resources[0].value = json!([]))),
         // The app never sends the update.
         ("resources/subscribe-update-unsubscribe", 4, App(|world| world.resources[0].emits.clear())),
         // The app resumes with its old token.
-        ("resume/token-rotation", 9, By(Deed::changes_received(2, set("/result/resumeToken", json!("rt_conformance_0001"))))),
+        ("resume/token-rotation", 9, By(Sabotage::changes_received(2, set("/result/resumeToken", json!("rt_conformance_0001"))))),
         // The app has no token to resume with.
         (
             "resume/token-rotation",
             5,
-            By(Deed::changes_received(0, |frame| drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken")))),
+            By(Sabotage::changes_received(0, |frame| {
+                drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken"))
+            })),
         ),
-        ("actions/cancel-with-input-schema", 4, By(Deed::Ignores(2))),
+        ("actions/cancel-with-input-schema", 4, By(Sabotage::DropsReceived(2))),
         // The app ignores a cancel that comes while it checks the arguments: the saboteur drops the cancel.
-        ("actions/cancel-while-validating", 4, By(Deed::Ignores(2))),
+        ("actions/cancel-while-validating", 4, By(Sabotage::DropsReceived(2))),
         // The handler is started before the cancel, since the check takes no time. This shows after the last step.
         ("actions/cancel-while-validating", 6, App(|world| world.actions[0].validates_for_ms = 0)),
         // The app keeps a cancel that comes before its invocation: the saboteur delivers the cancel after the invocation.
-        ("actions/cancel-of-nothing", 4, By(Deed::Delays(1))),
+        ("actions/cancel-of-nothing", 4, By(Sabotage::Delays(1))),
         // The action returns at once, so its result comes instead of the error of the deadline.
         ("actions/timeout-is-answered", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
-        ("actions/progress-backwards", 4, By(Deed::changes_sent(2, |frame| frame["params"]["percent"] = json!(20)))),
-        ("actions/name-in-use", 4, By(Deed::Ignores(2))),
+        ("actions/progress-backwards", 4, By(Sabotage::changes_sent(2, |frame| frame["params"]["percent"] = json!(20)))),
+        ("actions/name-in-use", 4, By(Sabotage::DropsReceived(2))),
         // The app goes on as if the refused input request had been answered.
         (
             "sampling/depth",
             12,
-            By(Deed::changes_received(6, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"content": ""}}))),
+            By(Sabotage::changes_received(6, |frame| {
+                *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"content": ""}})
+            })),
         ),
         ("sampling/one-after-another", 4, App(|world| world.actions[0].samples = None)),
         // The app sends a form that no agent can show.
@@ -224,26 +228,26 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
             App(|world| world.actions[6].elicits.as_mut().expect("a form").schema = json!({"type": "object"})),
         ),
         // The app makes an input request that the agent does not support.
-        ("elicitation/not-available", 3, By(Deed::changes_received(0, set("/result/capabilities/elicitation", json!(true))))),
+        ("elicitation/not-available", 3, By(Sabotage::changes_received(0, set("/result/capabilities/elicitation", json!(true))))),
         // The app resumes again with the refused token.
-        ("resume/refused", 9, By(Deed::Ignores(2))),
+        ("resume/refused", 9, By(Sabotage::DropsReceived(2))),
         // The app sends its hello before a bind.
         ("handshake/bind", 0, App(|world| world.host_minted = false)),
         // The app does not answer the unknown method.
-        ("handshake/bind-on-a-plain-channel", 3, By(Deed::Ignores(1))),
+        ("handshake/bind-on-a-plain-channel", 3, By(Sabotage::DropsReceived(1))),
         // The app ignores the second bind.
-        ("handshake/bind-twice", 5, By(Deed::Ignores(2))),
+        ("handshake/bind-twice", 5, By(Sabotage::DropsReceived(2))),
         // The app accepts a bind without a code.
-        ("handshake/bind-without-code", 1, By(Deed::changes_received(0, |frame| frame["params"]["code"] = known_code()))),
+        ("handshake/bind-without-code", 1, By(Sabotage::changes_received(0, |frame| frame["params"]["code"] = known_code()))),
         ("handshake/bind-comes-first", 1, App(|world| world.host_minted = false)),
         ("handshake/bind-in-time", 0, App(|world| world.host_minted = false)),
         // The app accepts any code.
-        ("handshake/bind-wrong-code", 1, By(Deed::changes_received(0, set("/params/code", known_code())))),
+        ("handshake/bind-wrong-code", 1, By(Sabotage::changes_received(0, set("/params/code", known_code())))),
         // The app refuses the right code after wrong ones.
         (
             "handshake/bind-after-wrong-codes",
             21,
-            By(Deed::changes_sent(5, |frame| {
+            By(Sabotage::changes_sent(5, |frame| {
                 *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "error": {"code": -32009, "message": "locked"}})
             })),
         ),
@@ -260,7 +264,7 @@ fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
     for (id, step, broken) in broken_apps() {
         let mut fixture = fixture(id);
         let outcome = match broken {
-            Broken::By(deed) => sabotaged(&fixture, deed),
+            Broken::By(sabotage) => sabotaged(&fixture, sabotage),
             Broken::App(change) => {
                 change(&mut fixture.world);
                 let mut app = ScriptedApp::new(&fixture.world);
@@ -290,8 +294,8 @@ fn frames_of_gateway(fixture: &Fixture) -> Vec<(usize, usize, Value)> {
     sent.iter().enumerate().map(|(nth, (step, frame))| (nth + usize::from(nth >= first), *step, (*frame).clone())).collect()
 }
 
-fn sabotaged_gateway(fixture: &Fixture, deed: Deed) -> Result<Outcome, Failure> {
-    mirror(fixture, &mut Saboteur::new(ScriptedGateway::new(fixture), deed))
+fn sabotaged_gateway(fixture: &Fixture, sabotage: Sabotage) -> Result<Outcome, Failure> {
+    mirror(fixture, &mut Saboteur::new(ScriptedGateway::new(fixture), sabotage))
 }
 
 #[test]
@@ -307,7 +311,7 @@ fn a_gateway_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
                 {
                     continue;
                 }
-                let outcome = sabotaged_gateway(&fixture, Deed::ChangesSent(nth, change));
+                let outcome = sabotaged_gateway(&fixture, Sabotage::ChangesSent(nth, change));
                 let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
                 assert_eq!(failed.step, step, "{path}: {failed}");
                 broken += 1;
@@ -321,7 +325,7 @@ fn a_gateway_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
 fn a_gateway_that_omits_a_frame_fails_at_that_frame() {
     for fixture in of_gateways() {
         for (nth, step, _) in frames_of_gateway(&fixture) {
-            let failed = sabotaged_gateway(&fixture, Deed::Withholds(nth)).expect_err(&fixture.id);
+            let failed = sabotaged_gateway(&fixture, Sabotage::DropsSent(nth)).expect_err(&fixture.id);
             assert_eq!(failed.step, step, "{failed}");
         }
     }
@@ -334,7 +338,7 @@ fn a_gateway_that_ignores_a_frame_fails_unless_the_frame_is_the_reply_to_a_cance
             if pattern["error"]["code"] == -32001 {
                 continue;
             }
-            let failed = sabotaged_gateway(&fixture, Deed::Ignores(nth)).expect_err(&fixture.id);
+            let failed = sabotaged_gateway(&fixture, Sabotage::DropsReceived(nth)).expect_err(&fixture.id);
             // Ids of binds begin with `b-`. If the gateway ignores the answer to its bind, this shows only when its session should begin.
             let answers_bind = pattern["id"].as_str().is_some_and(|id| id.starts_with("b-"));
             assert!(if answers_bind { failed.step > step } else { failed.step == step }, "{failed}");
