@@ -112,7 +112,7 @@ impl Rig {
         let mut rig = Self::empty(config);
         rig.agent(&initialize(0, revision, declares));
         rig.agent(&notification("notifications/initialized", "{}"));
-        rig.forget();
+        rig.drop_received();
         rig
     }
 
@@ -139,7 +139,7 @@ impl Rig {
         let mut rig = Self::empty(config);
         rig.agent.end = Some(Box::new(Scripted::new(client_config())));
         rig.deliver();
-        rig.forget();
+        rig.drop_received();
         rig
     }
 
@@ -304,7 +304,7 @@ impl Rig {
     }
 
     /// Reads at the far end of a leg again.
-    pub fn read(&mut self, leg: Leg) -> &mut Self {
+    pub fn resume(&mut self, leg: Leg) -> &mut Self {
         self.peer_mut(leg).stalled = false;
         self.deliver()
     }
@@ -459,7 +459,7 @@ impl Rig {
     #[track_caller]
     pub fn greet(&mut self, id: &str) -> usize {
         let app = self.dial();
-        self.app(app, &hello(id, ACTIONS, RESOURCES)).forget();
+        self.app(app, &hello(id, ACTIONS, RESOURCES)).drop_received();
         app
     }
 
@@ -504,7 +504,7 @@ impl Rig {
             "{:?}",
             self.untaken_events
         );
-        self.forget()
+        self.drop_received()
     }
 
     /// The one invocation that an app has received; the other frames are dropped.
@@ -558,7 +558,7 @@ impl Rig {
 
     /// The one claim for which the bridge has requested a channel from its owner; the other events are dropped.
     #[track_caller]
-    pub fn wanted(&mut self) -> (ClaimId, ClaimCode) {
+    pub fn wanted_claim(&mut self) -> (ClaimId, ClaimCode) {
         let events = self.events();
         let mut wanted = events.iter().filter_map(|event| match event {
             BridgeEvent::ClaimWanted { claim, code } => Some((*claim, code.clone())),
@@ -571,7 +571,7 @@ impl Rig {
     }
 
     /// Drops all received frames, the events of the bridge, and those of the session of the agent.
-    pub fn forget(&mut self) -> &mut Self {
+    pub fn drop_received(&mut self) -> &mut Self {
         self.untaken_events.clear();
         self.agent.received.clear();
         for app in &mut self.apps {

@@ -122,10 +122,10 @@ impl Explored for Gateway {
                 let id = self.serves.remove(place);
                 self.rig.app_end(app).respond(id);
             }
-            Step::ReadAgent => _ = self.rig.read(Leg::Agent).stall(Leg::Agent),
+            Step::ReadAgent => _ = self.rig.resume(Leg::Agent).stall(Leg::Agent),
             Step::ReadApp => {
                 let leg = self.rig.leg(app);
-                self.rig.read(leg).stall(leg);
+                self.rig.resume(leg).stall(leg);
             }
         }
         self.rig.deliver();

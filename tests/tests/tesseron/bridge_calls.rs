@@ -273,7 +273,7 @@ fn item_77_a_token_keeps_its_type_and_its_value() {
         rig.app(app, &call.progress(r#","percent":10"#));
         let received = rig.agent_received();
         assert_eq!(value(&received[0])["params"]["progressToken"], value(token));
-        rig.app(app, &call.output("1")).forget();
+        rig.app(app, &call.output("1")).drop_received();
     }
 }
 
@@ -598,7 +598,7 @@ fn item_89_an_input_request_of_an_ended_or_unknown_invocation_is_refused() {
     let (mut rig, app) = rig();
     rig.call(5, "ledger__t");
     let call = rig.invoked(app);
-    rig.app(app, &call.output("1")).forget();
+    rig.app(app, &call.output("1")).drop_received();
     rig.app(app, &call.sample(2)).app(app, &call.confirm(3)).app(app, &testkit::tesseron::sample(4, "inv_nobody"));
     let codes: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)["error"]["code"].clone()).collect();
     assert_eq!(codes, [-32009, -32009, -32009]);
@@ -685,7 +685,7 @@ fn item_78_log_levels_are_translated_and_meta_cannot_replace_the_message() {
     let (mut rig, app) = rig();
     rig.agent(&request(8, "logging/setLevel", r#"{"level":"debug"}"#)).call(5, "ledger__t");
     let call = rig.invoked(app);
-    rig.forget();
+    rig.drop_received();
     for (level, expected) in [("debug", "debug"), ("info", "info"), ("warn", "warning"), ("error", "error"), ("loud", "info")] {
         let params = format!(
             r#"{{"invocationId":"{}","level":"{level}","message":"retrying","meta":{{"attempt":2,"message":"fake"}}}}"#,
@@ -739,7 +739,7 @@ fn a_logged_value_reaches_the_agent_as_json_and_not_as_json_in_text() {
 #[test]
 fn records_below_the_level_of_the_agent_are_not_forwarded() {
     let (mut rig, app) = rig();
-    rig.agent(&request(8, "logging/setLevel", r#"{"level":"error"}"#)).forget();
+    rig.agent(&request(8, "logging/setLevel", r#"{"level":"error"}"#)).drop_received();
     rig.app(app, &notification("log", r#"{"level":"warn","message":"w"}"#));
     assert!(rig.agent_received().is_empty());
     rig.app(app, &notification("log", r#"{"level":"error","message":"e"}"#));

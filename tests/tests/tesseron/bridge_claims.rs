@@ -20,7 +20,7 @@ fn claim_by_code(rig: &mut Rig, id: u64, code: &str) {
 /// An app that was dialled for the code `PQ7N-4D`, after its hello.
 fn bound_app(rig: &mut Rig) -> usize {
     claim_by_code(rig, 1, "PQ7N-4D");
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
     app
@@ -129,7 +129,7 @@ fn a_code_of_no_connected_app_is_passed_to_the_owner_to_dial() {
     let mut rig = Rig::new();
     claim_by_code(&mut rig, 1, "pq7n-4d");
     assert!(rig.agent_received().is_empty(), "the agent waits");
-    let (claim, code) = rig.wanted();
+    let (claim, code) = rig.wanted_claim();
     assert_eq!(code.reveal(), "PQ7N-4D");
     rig.bridge.refuse_claim(claim, "no app wears it", rig.now);
     rig.deliver();
@@ -169,7 +169,7 @@ fn a_dialled_app_that_sends_no_hello_is_disconnected_after_five_seconds() {
     let mut rig = Rig::new();
     rig.at(1000);
     claim_by_code(&mut rig, 1, "PQ7N-4D");
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     rig.at(3000);
     let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     rig.at(7999);
@@ -202,7 +202,7 @@ fn a_claim_fails_at_once_if_the_dialled_app_disconnects_is_refused_or_is_closed(
     for (name, fail) in ways {
         let mut rig = Rig::new();
         claim_by_code(&mut rig, 1, "PQ7N-4D");
-        let (claim, _) = rig.wanted();
+        let (claim, _) = rig.wanted_claim();
         let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
         fail(&mut rig, app);
         assert!(tests::bridge::text_of(&rig.response(1)["result"]).1, "{name}");
@@ -215,7 +215,7 @@ fn a_claim_fails_at_once_if_the_dialled_app_disconnects_is_refused_or_is_closed(
 fn an_agent_that_cancels_a_claim_stops_the_dial_at_any_point() {
     let mut rig = Rig::new();
     claim_by_code(&mut rig, 1, "PQ7N-4D");
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     rig.agent(&cancelled(1));
     assert!(matches!(rig.events()[..], [BridgeEvent::ClaimGone { claim: gone }] if gone == claim));
     rig.assert_idle();
@@ -224,7 +224,7 @@ fn an_agent_that_cancels_a_claim_stops_the_dial_at_any_point() {
     assert!(rig.agent_received().is_empty());
 
     claim_by_code(&mut rig, 2, "PQ7N-4D");
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     rig.agent(&cancelled(2));
     assert!(rig.apps[app].gone, "the channel of an app that has not sent a hello is closed");
@@ -237,7 +237,7 @@ fn an_agent_that_cancels_a_claim_stops_the_dial_at_any_point() {
 fn an_app_that_is_reached_after_the_agent_cancelled_the_claim_is_disconnected() {
     let mut rig = Rig::new();
     claim_by_code(&mut rig, 1, "PQ7N-4D");
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     rig.agent(&cancelled(1));
     let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     assert!(rig.apps[app].gone);
@@ -260,10 +260,10 @@ fn two_calls_with_one_code_dial_only_once() {
 fn a_session_that_is_being_dialled_for_one_claim_cannot_be_dialled_for_another() {
     let mut rig = Rig::new();
     claim_by_code(&mut rig, 1, "PQ7N-4D");
-    let (first, _) = rig.wanted();
+    let (first, _) = rig.wanted_claim();
     rig.dial_claimed(first, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     claim_by_code(&mut rig, 2, "OTHER");
-    let (second, _) = rig.wanted();
+    let (second, _) = rig.wanted_claim();
     assert_eq!(rig.dial_claimed(second, bound("OTHER", "s_1", "rt_1")).unwrap_err(), OpenRefused::AlreadyDialled);
     assert!(tests::bridge::text_of(&rig.response(2)["result"]).1, "the agent gets an error");
 }
@@ -272,7 +272,7 @@ fn a_session_that_is_being_dialled_for_one_claim_cannot_be_dialled_for_another()
 fn an_agent_that_leaves_while_a_claim_is_dialled_ends_the_dial() {
     let mut rig = Rig::new();
     claim_by_code(&mut rig, 1, "PQ7N-4D");
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     rig.end(tesseron::bridge::Leg::Agent, TransportEnd::Failed);
     assert!(rig.apps[app].gone);
@@ -292,7 +292,7 @@ fn item_105_an_app_that_resumes_with_its_token_is_still_claimed() {
     let again = rig.dial();
     let late = r#"[{"name":"t"},{"name":"late","description":""}]"#;
     let params = manifest("ledger", late, RESOURCES, &format!(r#""sessionId":"{session}","resumeToken":"{token}","#));
-    rig.forget().app(again, &request(1, "tesseron/resume", &params));
+    rig.drop_received().app(again, &request(1, "tesseron/resume", &params));
     let received: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
     assert_eq!(received.len(), 1, "the app is not notified of its claim again: {received:?}");
     let welcome = &received[0]["result"];
@@ -515,7 +515,7 @@ fn item_121_of_two_apps_with_one_id_the_newer_is_not_called_while_it_closes() {
         rig.invoked(newer);
         rig.stall(rig.leg(newer)).agent(&cancelled(1));
         go(&mut rig, newer);
-        rig.forget().call(2, "ledger__t");
+        rig.drop_received().call(2, "ledger__t");
         assert_eq!(rig.all_invoked(older).len(), 1, "{name}");
     }
 }
@@ -689,7 +689,7 @@ fn an_error_never_suggests_the_code_that_was_just_refused() {
     let (spent, other) = ("PQ7N-4D", "AB3X-7K");
     rig.bridge.advertise(vec![advertised(spent, "Spent")]);
     claim_by_code(&mut rig, 1, &spent.to_lowercase());
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     rig.bridge.refuse_claim(claim, "the claim is already bound to an agent", rig.now);
     rig.deliver();
     let (text, failed) = tests::bridge::text_of(&rig.response(1)["result"]);

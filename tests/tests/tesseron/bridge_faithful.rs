@@ -254,7 +254,7 @@ fn updates_are_merged_only_while_the_agent_does_not_read() {
         assert!(rig.stats(Leg::Agent).queued_bytes <= 2048 + 256);
     }
     rig.app_end(app).respond(invocation);
-    rig.deliver().read(Leg::Agent);
+    rig.deliver().resume(Leg::Agent);
     let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
     let values: Vec<f64> = frames.iter().filter_map(|frame| frame["params"]["progress"].as_f64()).collect();
     assert!(values.len() < 50 && values.windows(2).all(|pair| pair[0] < pair[1]), "{values:?}");

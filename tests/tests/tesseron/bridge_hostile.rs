@@ -40,7 +40,7 @@ impl TwoApps {
     #[track_caller]
     fn check_good_app(&mut self) {
         let Self { rig, good, good_call, .. } = self;
-        rig.forget().app(*good, &good_call.progress(r#","percent":50"#));
+        rig.drop_received().app(*good, &good_call.progress(r#","percent":50"#));
         assert_eq!(rig.progress(), [(50.0, None)]);
         rig.app(*good, &good_call.sample(70));
         let (asked, _) = rig.agent_request("sampling/createMessage");
@@ -66,7 +66,7 @@ fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_delays_no_o
     }
     assert_eq!((rig.unread(rig.leg(bad)), rig.unread(rig.leg(good))), (0, 0), "both apps are still read");
     rig.app(good, &good_call.progress(r#","percent":7,"message":"good""#)).app(good, &good_call.output("1"));
-    rig.read(Leg::Agent);
+    rig.resume(Leg::Agent);
     let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
     let of = |token: u64| -> Vec<f64> {
         let mine = frames.iter().filter(|frame| frame["params"]["progressToken"] == token);
@@ -96,7 +96,7 @@ fn a_flood_of_notifications_is_bounded_and_does_not_hold_up_responses() {
             assert!(rig.stats(Leg::Agent).queued_bytes <= 17 << 10, "{name}");
         }
         assert_eq!(rig.unread(rig.leg(bad)), 0, "{name}");
-        rig.app(good, &good_call.output("1")).app(bad, &bad_call.output("1")).read(Leg::Agent);
+        rig.app(good, &good_call.output("1")).app(bad, &bad_call.output("1")).resume(Leg::Agent);
         let answers: Vec<Value> =
             rig.agent_received().iter().map(|text| value(text)).filter(|frame| frame.get("result").is_some()).collect();
         assert_eq!(answers.len(), 2, "{name}");
@@ -113,7 +113,7 @@ fn a_notification_without_room_in_the_queue_is_sent_once_there_is_room() {
         rig.app(bad, &notification("log", &format!(r#"{{"level":"error","message":"{spam}"}}"#)));
     }
     rig.app(bad, &notification("actions/list_changed", r#"{"actions":[]}"#)).lose(bad);
-    rig.read(Leg::Agent);
+    rig.resume(Leg::Agent);
     let methods: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["method"].clone()).collect();
     assert!(methods.contains(&json!("notifications/tools/list_changed")), "{methods:?}");
     assert!(methods.contains(&json!("notifications/resources/list_changed")));
@@ -124,14 +124,14 @@ fn a_flood_of_resource_updates_becomes_few_notifications_for_an_agent_that_does_
     let TwoApps { mut rig, bad, .. } = TwoApps::narrow();
     rig.agent(&request(5, "resources/subscribe", r#"{"uri":"tesseron://bad/balance"}"#));
     let (asked, params) = rig.app_request(bad, "resources/subscribe");
-    rig.app(bad, &answered(&asked, "null")).forget();
+    rig.app(bad, &answered(&asked, "null")).drop_received();
     rig.stall(Leg::Agent);
     for step in 0..5_000 {
         let update = json!({"subscriptionId": params["subscriptionId"], "value": step});
         rig.app(bad, &notification("resources/updated", &update.to_string()));
         assert!(rig.stats(Leg::Agent).queued_bytes <= 17 << 10);
     }
-    rig.read(Leg::Agent);
+    rig.resume(Leg::Agent);
     assert!(rig.notifications("notifications/resources/updated").len() < 500);
 }
 
@@ -198,7 +198,7 @@ fn an_app_that_reads_nothing_fills_only_the_queue_of_its_own_leg() {
     for id in 100..400 {
         rig.agent(&cancelled(id));
     }
-    rig.read(leg);
+    rig.resume(leg);
     assert_eq!(rig.all_invoked(*bad).len(), 0);
     assert!(waiting > 0);
     assert_eq!(rig.stats(leg).outbound_calls, 1, "only the call that ran before");
@@ -212,7 +212,7 @@ fn each_call_of_an_app_that_leaves_or_is_closed_fails_once() {
         for id in 100..140 {
             rig.call(id, "bad__t");
         }
-        rig.forget();
+        rig.drop_received();
         match how {
             Some(end) => {
                 rig.end(rig.leg(*bad), end);
@@ -268,7 +268,7 @@ fn a_frame_that_is_too_large_closes_only_its_own_leg() {
 fn an_invalid_frame_is_reported_only_to_the_owner() {
     let mut both = TwoApps::new();
     let TwoApps { rig, bad, bad_call, .. } = &mut both;
-    rig.forget();
+    rig.drop_received();
     for id in 0..2_000 {
         rig.app(*bad, ["{", "[]", "null", r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"2.0","id":"x","result":1}"#][id % 5]);
     }
@@ -343,7 +343,7 @@ fn an_agent_that_leaves_during_forty_calls_cancels_each_of_them_and_leaves_no_st
         }
         let calls = apps.map(|app| rig.all_invoked(app));
         rig.app(apps[0], &calls[0][0].sample(1)).app(apps[1], &calls[1][0].confirm(1));
-        rig.forget().end(Leg::Agent, end);
+        rig.drop_received().end(Leg::Agent, end);
         rig.later(5_000);
         for (app, calls) in apps.into_iter().zip(&calls) {
             let received = rig.app_received(app);
@@ -465,7 +465,7 @@ fn a_call_of_a_very_long_tool_name_is_forwarded_to_its_app() {
 fn requests_of_an_agent_before_its_handshake_are_refused() {
     let mut rig = Rig::empty(config());
     let app = rig.dial();
-    rig.app(app, &hello("a", ACTIONS, RESOURCES)).forget();
+    rig.app(app, &hello("a", ACTIONS, RESOURCES)).drop_received();
     for (id, method) in [(1, "tools/list"), (2, "tools/call"), (3, "resources/list")] {
         rig.agent(&request(id, method, r#"{"name":"tesseron__list_pending_claims"}"#));
         assert!(rig.response(id).get("error").is_some());
@@ -503,7 +503,7 @@ fn a_stalled_app_delays_no_frames_to_or_from_another() {
 fn frames_for_a_closed_leg_are_ignored() {
     let TwoApps { mut rig, bad, bad_call, .. } = TwoApps::new();
     let leg = rig.leg(bad);
-    rig.lose(bad).forget();
+    rig.lose(bad).drop_received();
     rig.app(bad, &bad_call.output("1")).app(bad, &hello("bad", ACTIONS, RESOURCES)).end(leg, TransportEnd::Eof);
     rig.bridge.close_app(rig.apps[bad].channel, Close::Now, rig.now);
     assert!(rig.deliver().agent_received().is_empty() && rig.events().is_empty());

@@ -24,7 +24,7 @@ fn claim_by_code(rig: &mut Rig, id: u64, code: &str) {
 /// An app that was dialled for the claim code `code`.
 fn dial_bound(rig: &mut Rig, id: u64, code: &str) -> usize {
     claim_by_code(rig, id, code);
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     rig.dial_claimed(claim, bound(code, "s_host", "rt_host")).unwrap()
 }
 
@@ -89,7 +89,7 @@ fn bug_3_a_hello_after_a_resume_is_refused() {
     let (session, token) = credentials(&rig.app_response(app, 1));
     rig.claim(app).lose(app);
     let again = rig.dial();
-    rig.app(again, &resume("ledger", &session, &token)).forget();
+    rig.app(again, &resume("ledger", &session, &token)).drop_received();
     rig.app(again, &hello("ledger", ACTIONS, RESOURCES).replace(r#""id":1"#, r#""id":2"#));
     assert_eq!(rig.app_response(again, 2)["error"]["code"], -32600);
 }
@@ -98,7 +98,7 @@ fn bug_3_a_hello_after_a_resume_is_refused() {
 fn bug_4_a_call_that_is_cancelled_before_it_was_sent_is_never_sent() {
     let (mut rig, app) = rig();
     let leg = rig.leg(app);
-    rig.stall(leg).call(1, "ledger__t").agent(&cancelled(1)).read(leg);
+    rig.stall(leg).call(1, "ledger__t").agent(&cancelled(1)).resume(leg);
     assert_eq!(rig.app_received(app), Vec::<String>::new());
     rig.assert_idle();
 }
@@ -113,7 +113,7 @@ fn bug_6_late_frames_of_an_app_about_an_ended_call_are_dropped() {
             "answered" => rig.app(app, &call.output("1")),
             _ => rig.agent(&cancelled(1)),
         };
-        rig.forget();
+        rig.drop_received();
         rig.app(app, &call.progress(r#","percent":99,"message":"m""#));
         let record = format!(r#"{{"invocationId":"{}","level":"error","message":"late"}}"#, call.invocation);
         rig.app(app, &notification("log", &record)).app(app, &call.output("2"));
@@ -126,7 +126,7 @@ fn bug_7_a_dialled_app_is_notified_of_its_claim_right_after_its_welcome() {
     let mut rig = Rig::new();
     let app = dial_bound(&mut rig, 1, "PQ7N-4D");
     let leg = rig.leg(app);
-    rig.stall(leg).app(app, &hello("ledger", ACTIONS, RESOURCES)).call(2, "ledger__t").read(leg);
+    rig.stall(leg).app(app, &hello("ledger", ACTIONS, RESOURCES)).call(2, "ledger__t").resume(leg);
     let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
     assert!(received[0].get("result").is_some());
     assert_eq!((&received[1]["method"], &received[2]["method"]), (&json!("tesseron/claimed"), &json!("actions/invoke")));
@@ -179,13 +179,13 @@ fn bug_11_the_end_of_an_old_channel_does_not_end_the_new_one() {
     rig.app(first, &hello("ledger", ACTIONS, RESOURCES));
     let leg = rig.leg(first);
     // The app is dialled again with another code and the same session. Its old channel is still open, since the app does not read it.
-    rig.call(2, "ledger__t").stall(leg).agent(&cancelled(2)).forget();
+    rig.call(2, "ledger__t").stall(leg).agent(&cancelled(2)).drop_received();
     claim_by_code(&mut rig, 3, "OTHER");
-    let (claim, _) = rig.wanted();
+    let (claim, _) = rig.wanted_claim();
     let second = rig.dial_claimed(claim, bound("OTHER", "s_host", "rt_host")).unwrap();
     rig.app(second, &hello("ledger", ACTIONS, RESOURCES));
     assert!(!text_of(&rig.response(3)["result"]).1);
-    rig.read(leg).lose(first).later(60_000);
+    rig.resume(leg).lose(first).later(60_000);
     assert!(rig.apps[first].gone && !rig.apps[second].gone);
     assert_eq!(rig.app_tools(), ["ledger__t"]);
     rig.call(4, "ledger__t");
@@ -215,7 +215,7 @@ fn bug_12_a_session_that_waits_for_a_second_resume_waits_the_full_time() {
 fn bug_13_a_dialled_app_may_resume_instead_of_sending_a_hello() {
     let mut rig = Rig::new();
     let app = dial_bound(&mut rig, 1, "PQ7N-4D");
-    rig.app(app, &hello("ledger", ACTIONS, RESOURCES)).lose(app).forget();
+    rig.app(app, &hello("ledger", ACTIONS, RESOURCES)).lose(app).drop_received();
     let again = dial_bound(&mut rig, 2, "NEW-CODE");
     rig.app(again, &resume("ledger", "s_host", "rt_host"));
     assert_eq!(rig.app_response(again, 1)["result"]["sessionId"], "s_host");
@@ -240,8 +240,8 @@ fn bug_15_a_repeated_or_failed_subscribe_leaves_no_subscription_behind() {
     let subscribe = |id: u64| request(id, "resources/subscribe", r#"{"uri":"tesseron://ledger/balance"}"#);
     rig.agent(&subscribe(1)).agent(&subscribe(2));
     let (asked, params) = rig.app_request(app, "resources/subscribe");
-    rig.app(app, &tests::bridge::answered(&asked, "null")).forget();
-    rig.agent(&request(3, "resources/unsubscribe", r#"{"uri":"tesseron://ledger/balance"}"#)).forget();
+    rig.app(app, &tests::bridge::answered(&asked, "null")).drop_received();
+    rig.agent(&request(3, "resources/unsubscribe", r#"{"uri":"tesseron://ledger/balance"}"#)).drop_received();
     let name = params["subscriptionId"].as_str().unwrap();
     rig.app(app, &notification("resources/updated", &json!({"subscriptionId": name, "value": 1}).to_string()));
     assert!(rig.agent_received().is_empty());
@@ -300,7 +300,7 @@ fn bug_16_late_frames_about_calls_of_the_old_channel_do_not_affect_calls_of_the_
     let old = rig.all_invoked(app);
     rig.lose(app);
     let again = rig.dial();
-    rig.app(again, &resume("ledger", &session, &token)).forget();
+    rig.app(again, &resume("ledger", &session, &token)).drop_received();
     for id in 4..=6 {
         rig.call(id, "ledger__t");
     }
@@ -348,7 +348,7 @@ fn bug_19_the_tools_of_apps_with_underscores_in_their_ids_can_be_called() {
         rig.call(1, &format!("{id}__t"));
         let call = rig.invoked(app);
         assert_eq!(call.name, "t");
-        rig.app(app, &call.output("1")).forget();
+        rig.app(app, &call.output("1")).drop_received();
     }
 }
 

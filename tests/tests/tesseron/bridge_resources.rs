@@ -53,7 +53,7 @@ fn each_listed_resource_can_be_read_by_its_uri() {
         rig.agent(&read(2, resource["uri"].as_str().unwrap()));
         let (asked, params) = rig.app_request(app, "resources/read");
         assert_eq!(params, json!({"name": name}));
-        rig.app(app, &answered(&asked, r#"{"value":1}"#)).forget();
+        rig.app(app, &answered(&asked, r#"{"value":1}"#)).drop_received();
     }
 }
 
@@ -122,7 +122,7 @@ fn a_read_ends_when_the_agent_cancels_it_or_the_app_disconnects() {
     let (mut rig, app) = rig();
     rig.agent(&read(1, URI)).agent(&cancelled(1));
     rig.assert_idle();
-    rig.forget().agent(&read(2, URI)).lose(app);
+    rig.drop_received().agent(&read(2, URI)).lose(app);
     assert_eq!(rig.response(2)["error"]["code"], -32010);
     rig.assert_idle();
 }
@@ -149,7 +149,7 @@ fn item_98_an_update_before_the_response_is_passed_on_and_one_of_an_unknown_subs
     let (asked, params) = rig.app_request(app, "resources/subscribe");
     rig.app(app, &updated(&params["subscriptionId"], "1"));
     assert_eq!(rig.notifications("notifications/resources/updated").len(), 1);
-    rig.app(app, &answered(&asked, "null")).forget();
+    rig.app(app, &answered(&asked, "null")).drop_received();
     rig.app(app, &updated(&json!("sub_of_nobody"), "1"));
     assert!(rig.agent_received().is_empty());
 }
@@ -193,7 +193,7 @@ fn the_response_to_an_earlier_subscribe_does_not_settle_a_later_one() {
         rig.app_received(app);
         rig.agent(&subscribe(3, URI));
         let (second, params) = rig.app_request(app, "resources/subscribe");
-        rig.forget();
+        rig.drop_received();
         if first_is_refused {
             rig.app(app, &tests::bridge::refused(&first, -32003, "no"));
         } else {
@@ -213,7 +213,7 @@ fn a_subscribe_that_the_agent_cancels_leaves_no_subscription_at_the_app() {
     rig.agent(&subscribe(1, URI));
     let (asked, params) = rig.app_request(app, "resources/subscribe");
     rig.agent(&cancelled(1)).app(app, &answered(&asked, "null"));
-    rig.forget().app(app, &updated(&params["subscriptionId"], "1"));
+    rig.drop_received().app(app, &updated(&params["subscriptionId"], "1"));
     assert_eq!(rig.agent_received(), Vec::<String>::new(), "the agent has no subscription");
 }
 
@@ -243,7 +243,7 @@ fn subscriptions_of_an_app_end_with_it_and_those_of_others_go_on() {
     rig.agent(&subscribe(2, "tesseron://gone/balance"));
     rig.end(rig.leg(gone), TransportEnd::Eof);
     assert!(rig.response(2).get("error").is_some(), "the open subscribe fails");
-    rig.forget().app(other, &updated(&name, "1"));
+    rig.drop_received().app(other, &updated(&name, "1"));
     assert_eq!(rig.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
 }
 
@@ -296,7 +296,7 @@ fn after_a_resume_a_subscription_is_renewed() {
     let mut ledger = Resumable::join(&mut rig);
     let name = subscribed(&mut rig, ledger.app, 1);
     for _ in 0..3 {
-        rig.lose(ledger.app).forget();
+        rig.lose(ledger.app).drop_received();
         let received = ledger.come_back(&mut rig);
         let (asked, again) = only(&received, "resources/subscribe");
         assert_eq!(
@@ -304,7 +304,7 @@ fn after_a_resume_a_subscription_is_renewed() {
             (&name, &json!("balance")),
             "an app that has kept the subscription gets no second one"
         );
-        rig.forget().app(ledger.app, &answered(&asked, "null"));
+        rig.drop_received().app(ledger.app, &answered(&asked, "null"));
         assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})], "an update in the meantime would have been missed");
         rig.app(ledger.app, &updated(&name, "1"));
         assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
@@ -325,9 +325,9 @@ fn an_app_that_resumes_while_its_old_channel_still_seems_open_is_subscribed_agai
     let (old, leg) = (ledger.app, rig.leg(ledger.app));
     rig.call(2, "ledger__t").stall(leg).agent(&cancelled(2));
     let (asked, _) = only(&ledger.come_back(&mut rig), "resources/subscribe");
-    rig.app(ledger.app, &answered(&asked, "null")).forget();
+    rig.app(ledger.app, &answered(&asked, "null")).drop_received();
     // Later frames of the old channel and its end have no effect.
-    rig.read(leg).app(old, &updated(&name, "0")).lose(old);
+    rig.resume(leg).app(old, &updated(&name, "0")).lose(old);
     assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
     rig.app(ledger.app, &updated(&name, "1"));
     assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
@@ -340,15 +340,15 @@ fn an_app_that_is_claimed_again_in_its_session_is_subscribed_again_after_the_cla
     let dial = |rig: &mut Rig, id: u64, code: &str| {
         let arguments = json!({"code": code}).to_string();
         rig.agent(&tests::bridge::call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
-        let (claim, _) = rig.wanted();
+        let (claim, _) = rig.wanted_claim();
         let app = rig.dial_claimed(claim, tests::bridge::bound(code, "s_host", "rt_host")).unwrap();
         rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
         app
     };
     let app = dial(&mut rig, 1, "PQ7N-4D");
-    rig.forget();
+    rig.drop_received();
     let name = subscribed(&mut rig, app, 2);
-    rig.lose(app).forget();
+    rig.lose(app).drop_received();
     let again = dial(&mut rig, 3, "NEW-CODE");
     let received: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
     assert_eq!(received[1]["method"], "tesseron/claimed");
@@ -360,7 +360,7 @@ fn while_an_app_is_away_subscribe_and_unsubscribe_succeed_and_take_effect_at_its
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
     let name = subscribed(&mut rig, ledger.app, 1);
-    rig.lose(ledger.app).forget();
+    rig.lose(ledger.app).drop_received();
     rig.agent(&subscribe(2, URI));
     assert_eq!(rig.response(2)["result"], json!({}));
     rig.agent(&unsubscribe(3, URI));
@@ -374,7 +374,7 @@ fn while_an_app_is_away_subscribe_and_unsubscribe_succeed_and_take_effect_at_its
     assert_eq!(ledger.come_back(&mut rig), Vec::<Value>::new(), "there is nothing to renew");
     // After an unsubscribe and a new subscribe the subscription is renewed.
     let name = subscribed(&mut rig, ledger.app, 4);
-    rig.lose(ledger.app).agent(&unsubscribe(5, URI)).agent(&subscribe(6, URI)).forget();
+    rig.lose(ledger.app).agent(&unsubscribe(5, URI)).agent(&subscribe(6, URI)).drop_received();
     assert_eq!(only(&ledger.come_back(&mut rig), "resources/subscribe").1, name);
 }
 
@@ -384,7 +384,7 @@ fn an_app_that_leaves_before_it_has_accepted_a_renewal_gets_another_one() {
     let mut ledger = Resumable::join(&mut rig);
     let name = subscribed(&mut rig, ledger.app, 1);
     for _ in 0..3 {
-        rig.lose(ledger.app).forget();
+        rig.lose(ledger.app).drop_received();
         assert_eq!(only(&ledger.come_back(&mut rig), "resources/subscribe").1, name);
         assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
     }
@@ -398,9 +398,9 @@ fn an_app_that_refuses_a_renewal_is_not_subscribed_and_the_agent_is_notified_onc
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
     let name = subscribed(&mut rig, ledger.app, 1);
-    rig.lose(ledger.app).forget();
+    rig.lose(ledger.app).drop_received();
     let (asked, _) = only(&ledger.come_back(&mut rig), "resources/subscribe");
-    rig.forget().app(ledger.app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
+    rig.drop_received().app(ledger.app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
     assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})], "the agent is notified, so that it reads the resource once");
     rig.app(ledger.app, &updated(&name, "1"));
     assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
@@ -421,14 +421,14 @@ fn a_subscribe_goes_to_the_new_session_of_an_app_and_not_to_its_absent_one() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
     let name = subscribed(&mut rig, ledger.app, 1);
-    rig.lose(ledger.app).forget();
+    rig.lose(ledger.app).drop_received();
     // The app has lost its token, so it has a new session.
     let other = rig.join("ledger");
     assert_eq!(rig.app_received(other), Vec::<String>::new());
     let new = subscribed(&mut rig, other, 2);
     assert_ne!(new, name);
     assert_eq!(ledger.come_back(&mut rig), Vec::<Value>::new(), "the agent is subscribed to the new session");
-    rig.forget().app(other, &updated(&new, "1"));
+    rig.drop_received().app(other, &updated(&new, "1"));
     assert_eq!(notified_updates(&mut rig).len(), 1);
 }
 
@@ -443,7 +443,7 @@ fn a_subscription_is_forgotten_when_its_session_is_forgotten() {
         let ledger = Resumable::join(&mut rig);
         subscribed(&mut rig, ledger.app, 1);
         let other = rig.join("other");
-        rig.lose(ledger.app).forget();
+        rig.lose(ledger.app).drop_received();
         match how {
             "its time is over" => rig.later(10_000),
             "another takes its place" => {
@@ -455,7 +455,7 @@ fn a_subscription_is_forgotten_when_its_session_is_forgotten() {
         };
         if how != "the agent leaves" {
             // At most one subscription is allowed, so the old one must be gone.
-            rig.forget().agent(&subscribe(2, "tesseron://other/balance"));
+            rig.drop_received().agent(&subscribe(2, "tesseron://other/balance"));
             let (asked, _) = rig.app_request(other, "resources/subscribe");
             rig.app(other, &answered(&asked, "null"));
             assert_eq!(rig.response(2)["result"], json!({}), "{how}");
@@ -472,7 +472,7 @@ fn the_subscriptions_of_a_session_that_can_be_resumed_count_toward_the_limit() {
     let ledger = Resumable::join(&mut rig);
     subscribed(&mut rig, ledger.app, 1);
     rig.join("other");
-    rig.lose(ledger.app).forget().agent(&subscribe(2, "tesseron://other/balance"));
+    rig.lose(ledger.app).drop_received().agent(&subscribe(2, "tesseron://other/balance"));
     assert!(rig.response(2).get("error").is_some());
 }
 
@@ -488,7 +488,7 @@ fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
             rig.app(ledger.app, &answered(&value(&text)["id"], "null"));
         }
     }
-    rig.lose(ledger.app).forget();
+    rig.lose(ledger.app).drop_received();
     let mut asked = ledger.come_back(&mut rig);
     let mut names = std::collections::BTreeSet::new();
     let mut called = false;
@@ -550,7 +550,7 @@ fn renewals_pause_while_the_leg_of_the_app_is_full() {
         let (asked, _) = rig.app_request(ledger.app, "resources/subscribe");
         rig.app(ledger.app, &answered(&asked, "null"));
     }
-    rig.lose(ledger.app).forget();
+    rig.lose(ledger.app).drop_received();
     let received = ledger.come_back(&mut rig);
     assert_eq!(received.len(), 2, "only as many as there is room for");
     // The app does not read the refusals of its own requests. They fill the queue, so no renewal follows those that end.
@@ -562,7 +562,7 @@ fn renewals_pause_while_the_leg_of_the_app_is_full() {
     for frame in &received {
         rig.app(ledger.app, &answered(&frame["id"], "null"));
     }
-    rig.read(leg);
+    rig.resume(leg);
     let mut renewed = 2;
     loop {
         let frames: Vec<Value> = rig.app_received(ledger.app).iter().map(|text| value(text)).collect();

@@ -334,7 +334,7 @@ impl Storm {
         let legs: Vec<Leg> = self.rig.legs();
         let Some(leg) = self.rng.pick(&legs) else { return };
         if self.stalled.remove(&leg) {
-            self.rig.read(leg);
+            self.rig.resume(leg);
         } else if self.rng.chance(128) {
             self.stalled.insert(leg);
             self.rig.stall(leg);
@@ -468,7 +468,7 @@ impl Storm {
     fn finish(&mut self) {
         for leg in self.rig.legs() {
             self.stalled.remove(&leg);
-            self.rig.read(leg);
+            self.rig.resume(leg);
         }
         self.check_invariants();
         for _ in 0..100 {

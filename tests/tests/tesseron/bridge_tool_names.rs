@@ -40,7 +40,7 @@ fn called(rig: &mut Rig, tool: &str) -> Option<(usize, String)> {
     for app in 0..rig.apps.len() {
         if let [call] = &*rig.all_invoked(app) {
             let reached = (app, call.name.clone());
-            rig.app(app, &call.output("null")).forget();
+            rig.app(app, &call.output("null")).drop_received();
             return Some(reached);
         }
     }
@@ -151,7 +151,7 @@ fn the_agent_sees_and_uses_the_same_alias_of_an_action_everywhere() {
     let (text, _) = rig.call_text(2, "tesseron__list_actions", "{}");
     let described = tests::bridge::value(&text)["sessions"][0]["actions"][0].clone();
     assert_eq!((&described["action"], &described["mcp_tool_name"]), (&json!("post entry"), &json!(alias)));
-    rig.forget();
+    rig.drop_received();
     for (tool, arguments) in [
         (alias, r#"{"n":1}"#),
         ("ledger__post entry", r#"{"n":1}"#),
