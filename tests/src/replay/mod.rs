@@ -15,7 +15,7 @@ mod tesseron;
 
 use std::collections::BTreeSet;
 
-pub use recording::{Channel, Protocol, RecordedEnd, Turn, TurnKind, names, seen};
+pub use recording::{Channel, Protocol, RecordedEnd, Turn, TurnKind, names, recorded_ends};
 
 /// The differences between our session and one recorded end, over all its connections.
 ///

@@ -136,7 +136,7 @@ fn root() -> PathBuf {
 /// # Panics
 /// If there is no such recording, or if it has lines of an unknown kind.
 #[must_use]
-pub fn seen(name: &str) -> Vec<RecordedEnd> {
+pub fn recorded_ends(name: &str) -> Vec<RecordedEnd> {
     let text = fs::read_to_string(root().join(name)).expect("a recording");
     let records: Vec<_> = text.lines().map(|line| Record::parse(line).unwrap_or_else(|| panic!("{name}: {line}"))).collect();
     let mut all = Vec::new();

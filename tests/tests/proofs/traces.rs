@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use tests::replay::{Turn, TurnKind, differences, names, seen};
+use tests::replay::{Turn, TurnKind, differences, names, recorded_ends};
 
 /// One reason for differences, with the ends and the recordings that have them.
 struct KnownDifference {
@@ -581,7 +581,7 @@ fn find_differences() -> Found {
     let mut found = Found::new();
     for name in names() {
         let file = name.strip_suffix(".jsonl").expect("a recording");
-        for recorded in seen(&name) {
+        for recorded in recorded_ends(&name) {
             for what in differences(&recorded) {
                 found.entry((recorded.end.clone(), what)).or_default().insert(file.to_owned());
             }
@@ -596,10 +596,10 @@ fn every_frame_of_every_recording_is_played_at_both_of_its_ends() {
     for name in names() {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(&name)).expect("a recording");
         let recorded = text.lines().filter(|line| line.contains("\"msg\":") && !line.contains("\"ev\":")).count();
-        let seen = seen(&name);
-        let turns = seen.iter().flat_map(|seen| &seen.channels).flat_map(|channel| &channel.turns);
+        let ends = recorded_ends(&name);
+        let turns = ends.iter().flat_map(|end| &end.channels).flat_map(|channel| &channel.turns);
         let played = turns.filter(|turn| matches!(turn.what, TurnKind::Received(_) | TurnKind::Sent(_))).count();
-        assert_eq!((played, seen.len() % 2), (2 * recorded, 0), "{name}");
+        assert_eq!((played, ends.len() % 2), (2 * recorded, 0), "{name}");
     }
 }
 
@@ -630,7 +630,7 @@ fn a_session_differs_from_a_recorded_end_only_as_listed_with_a_reason() {
 /// changes.
 fn found_changes(name: &str, change: impl Fn(&mut Vec<Turn>, usize) -> bool) -> (usize, usize) {
     let (mut shown, mut made) = (0, 0);
-    for original in seen(name) {
+    for original in recorded_ends(name) {
         let before = differences(&original);
         for channel in 0..original.channels.len() {
             for turn in 0..original.channels[channel].turns.len() {
