@@ -124,7 +124,7 @@ pub enum Far {
     Service(Arc<Service>),
     /// A service that closes its connection once a line is added to the book. Its process ends as a program does, when its main function
     /// returns. On other transports than a child process it is like [`Self::Service`].
-    Program(Arc<Service>),
+    ClosingService(Arc<Service>),
     /// A script that reads and writes bytes.
     Wire(fn(Wire, &Book)),
 }
@@ -237,7 +237,7 @@ impl<A: Adapter> Stage<A> {
             over => {
                 let book = Book::default();
                 match (self.far)(self.row, &book) {
-                    Far::Service(service) | Far::Program(service) => {
+                    Far::Service(service) | Far::ClosingService(service) => {
                         let (near, there) = self.pair(over).await;
                         (near, Exit::default(), self.serve(service, there, book))
                     }
@@ -354,7 +354,7 @@ pub fn far_end<A: Adapter>(far: FindFar) {
             let link = adapter.serve(service, adapter.stdio());
             book.note(how(link.end).await);
         }),
-        Far::Program(service) => {
+        Far::ClosingService(service) => {
             return A::run(Some(1), |adapter| async move {
                 let Link { peer, end } = adapter.serve(service, adapter.stdio());
                 let line_noted = async {

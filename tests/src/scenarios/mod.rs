@@ -24,7 +24,7 @@ use programs::adapter::Adapter;
 pub(crate) fn far(row: &str, book: &Book) -> Far {
     match list::script(row).or_else(|| faults::script(row)) {
         Some(script) => Far::Wire(script),
-        None if transports::has(row) => Far::Program(Arc::new(tools::service(book))),
+        None if transports::has(row) => Far::ClosingService(Arc::new(tools::service(book))),
         None => Far::Service(Arc::new(faults::service(row, book).unwrap_or_else(|| tools::service(book)))),
     }
 }

@@ -278,7 +278,7 @@ async fn a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_
     let calling = stage.call(Arc::new(()), client()).await;
     calling.peer.call_tool("length", long(3_000_000)).expect("a call").await.result().expect("a result");
     let exit = calling.exit.clone();
-    // The server closes its session once a line is noted (`Far::Program`).
+    // The server closes its session once a line is noted (`Far::ClosingService`).
     calling.far.book.note("leave");
     // Our end keeps the input of the child open until the output of the child ends.
     assert_eq!(calling.ended().await, ["far: leave", "far: closed by this end", "near: the peer ended the connection"]);
