@@ -66,7 +66,7 @@ impl Frame {
     }
 
     /// Returns `true` for an error without an id, which means that a message could not be read.
-    pub(super) fn is_refusal(&self) -> bool {
+    pub(super) fn is_error_without_id(&self) -> bool {
         self.is_response() && self.id.is_none() && self.has_error
     }
 
@@ -585,17 +585,13 @@ impl<'a> Session<'a> {
     }
 
     /// The method of a simple request: a ping, or in 2026-07-28, which has no ping, a request for the list of tools.
-    pub(super) const fn trifle(&self) -> &'static str {
-        if self.is_stateless_const() { "tools/list" } else { "ping" }
-    }
-
-    const fn is_stateless_const(&self) -> bool {
-        matches!(self.revision, Revision::Stateless)
+    pub(super) fn simple_method(&self) -> &'static str {
+        if self.is_stateless() { "tools/list" } else { "ping" }
     }
 
     /// Sends a simple request, and fails unless the server answers it with a result.
-    pub(super) async fn alive(&mut self) -> Result<(), Stop> {
-        let id = self.request(self.trifle(), json!({})).await?;
+    pub(super) async fn expect_answer(&mut self) -> Result<(), Stop> {
+        let id = self.request(self.simple_method(), json!({})).await?;
         self.result(&id).await.map(drop)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::flow::prompt;
+use super::flow::answers_promptly;
 use super::{Level, Scenario};
 use crate::check::session::Session;
 use crate::check::{Stop, wrong};
@@ -68,7 +68,7 @@ async fn unanswered(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let id = s.slow_running().await?;
     s.cancel(&id).await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     s.receive_for(Duration::from_secs(1)).await?;
     match s.response(&id) {
         Some(response) => fail_or_warn(s, format!("the cancelled call was answered: {}", response.short())),
@@ -83,7 +83,7 @@ async fn reaches_handler(s: &mut Session<'_>) -> Result<(), Stop> {
     let pace = s.progress(token).windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or_default();
     s.cancel(&id).await?;
     let cancelled = Instant::now();
-    s.alive().await?;
+    s.expect_answer().await?;
     s.receive_for(GRACE + (pace * 3).clamp(Duration::from_secs(1), Duration::from_secs(5))).await?;
     let late = s.progress(token).iter().filter(|(at, _)| *at > cancelled + GRACE).count();
     if late > 0 {
@@ -107,11 +107,11 @@ async fn of_nothing(s: &mut Session<'_>) -> Result<(), Stop> {
     ] {
         s.notify("notifications/cancelled", params).await?;
     }
-    s.alive().await?;
+    s.expect_answer().await?;
     s.quiet().await?;
     let responses = s.seen()[before..].iter().filter(|frame| frame.is_response()).collect::<Vec<_>>();
     // Over HTTP a malformed notification may be refused by the HTTP response.
-    let is_odd = |frame: &&&crate::check::session::Frame| frame.is_refusal() && !s.is_http();
+    let is_odd = |frame: &&&crate::check::session::Frame| frame.is_error_without_id() && !s.is_http();
     match responses.iter().find(is_odd) {
         Some(odd) => wrong(format!("a cancel was answered with {}", odd.short())),
         None => Ok(()),
@@ -124,14 +124,14 @@ async fn at_once(s: &mut Session<'_>) -> Result<(), Stop> {
     if s.is_http() {
         let id = s.call(&call, None).await?;
         s.cancel(&id).await?;
-        return s.alive().await;
+        return s.expect_answer().await;
     }
     let id = s.new_id();
     let request = s.frame(Some(&id), "tools/call", json!({"name": call.name, "arguments": call.arguments}), None);
     let number: Value = serde_json::from_str(&id).unwrap_or_default();
     let cancel = s.frame(None, "notifications/cancelled", json!({"requestId": number}), None);
     s.write(format!("{request}\n{cancel}\n").as_bytes()).await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     s.receive_for(Duration::from_secs(1)).await?;
     match s.response(&id) {
         Some(response) => fail_or_warn(s, format!("the cancelled call was answered: {}", response.short())),
@@ -149,6 +149,6 @@ async fn many(s: &mut Session<'_>) -> Result<(), Stop> {
     for id in &ids {
         s.cancel(id).await?;
     }
-    s.alive().await?;
-    prompt(s).await
+    s.expect_answer().await?;
+    answers_promptly(s).await
 }

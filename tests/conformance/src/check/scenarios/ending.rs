@@ -44,7 +44,7 @@ async fn exits(s: &mut Session<'_>) -> Result<(), Stop> {
 
 async fn when_idle(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     s.close_stdin();
     exits(s).await
 }
@@ -66,7 +66,7 @@ async fn when_unread(s: &mut Session<'_>) -> Result<(), Stop> {
 
 async fn on_sigterm(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     s.terminate();
     exits(s).await
 }
@@ -80,7 +80,7 @@ async fn on_sigterm_during_call(s: &mut Session<'_>) -> Result<(), Stop> {
 
 async fn answers_before_exit(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     let mut ids = Vec::new();
     let mut all = String::new();
     for _ in 0..20 {

@@ -54,9 +54,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// Sends a simple request, and expects the answer within [`PROMPT`]. Only a ping must be answered promptly, and 2026-07-28 has no ping, so
 /// there a late answer is a warning.
-pub(super) async fn prompt(s: &mut Session<'_>) -> Result<(), Stop> {
+pub(super) async fn answers_promptly(s: &mut Session<'_>) -> Result<(), Stop> {
     let begin = Instant::now();
-    s.alive().await?;
+    s.expect_answer().await?;
     let span = begin.elapsed();
     if span <= PROMPT {
         return Ok(());
@@ -71,21 +71,21 @@ pub(super) async fn prompt(s: &mut Session<'_>) -> Result<(), Stop> {
 
 async fn ping_while_busy(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     let id = s.slow_running().await?;
-    prompt(s).await?;
+    answers_promptly(s).await?;
     s.still_running(&id)
 }
 
 async fn ping_while_very_busy(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     let call = s.slow()?;
     for _ in 0..20 {
         s.call(&call, None).await?;
     }
     s.quiet().await?;
-    prompt(s).await
+    answers_promptly(s).await
 }
 
 async fn calls_overlap(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -159,7 +159,7 @@ async fn every_answer(s: &mut Session<'_>, ids: &[String]) -> Result<(), Stop> {
         }
         if missing.is_empty() {
             // A second answer may come after all first ones.
-            s.alive().await?;
+            s.expect_answer().await?;
             s.quiet().await?;
             is_over = true;
             continue;

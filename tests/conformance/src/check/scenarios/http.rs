@@ -87,7 +87,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 /// Sends a simple request with these headers, and returns the HTTP response.
 async fn send(s: &mut Session<'_>, headers: &[(&str, &str)]) -> Result<Answer, Stop> {
     let id = s.new_id();
-    let frame = s.frame(Some(&id), s.trifle(), json!({}), None);
+    let frame = s.frame(Some(&id), s.simple_method(), json!({}), None);
     let exchange = s.post(frame.as_bytes(), headers)?;
     s.response_of(exchange).await
 }
@@ -115,7 +115,7 @@ async fn notification(s: &mut Session<'_>) -> Result<(), Stop> {
     expect(&answer, &[202])?;
     match answer.messages.first() {
         Some(body) => wrong(format!("the answer has a body: {}", body.short())),
-        None => s.alive().await,
+        None => s.expect_answer().await,
     }
 }
 
@@ -123,9 +123,9 @@ async fn closed_request(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let id = s.slow_running().await?;
     s.close_exchange_of(&id);
-    s.alive().await?;
+    s.expect_answer().await?;
     s.receive_for(Duration::from_secs(1)).await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn resume(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -151,7 +151,7 @@ async fn half_request(s: &mut Session<'_>) -> Result<(), Stop> {
     for bytes in [&b"content-le"[..], b"content-type: application/json\r\ncontent-length: 1000\r\n\r\n{\"jsonrpc\""] {
         s.note("closed a connection within a request");
         drop(s.unfinished_post(bytes).await?);
-        s.alive().await?;
+        s.expect_answer().await?;
     }
     Ok(())
 }
@@ -163,7 +163,7 @@ async fn idle_connections(s: &mut Session<'_>) -> Result<(), Stop> {
         idle.push(s.silent_connection().await?);
     }
     s.note("opened 100 connections");
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn bad_body(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -173,7 +173,7 @@ async fn bad_body(s: &mut Session<'_>) -> Result<(), Stop> {
         let answer = s.response_of(exchange).await?;
         refused(s, &answer, &[400], &format!("the body {body:?}"))?;
     }
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn content_type(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -232,7 +232,7 @@ async fn session_unknown(s: &mut Session<'_>) -> Result<(), Stop> {
     }
     let answer = send(s, &[("mcp-session-id", "00000000-0000-4000-8000-000000000000")]).await?;
     refused(s, &answer, &[404], "the request")?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn session_missing(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -249,12 +249,12 @@ async fn version(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let answer = send(s, &[("mcp-protocol-version", "1999-01-01")]).await?;
     expect(&answer, &[400])?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn origin(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let answer = send(s, &[("origin", "http://attacker.example")]).await?;
     expect(&answer, &[403])?;
-    s.alive().await
+    s.expect_answer().await
 }

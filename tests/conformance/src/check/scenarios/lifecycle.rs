@@ -54,20 +54,20 @@ async fn request_before_initialize(s: &mut Session<'_>) -> Result<(), Stop> {
     let id = s.request("tools/list", json!({})).await?;
     s.answer(&id).await?;
     s.open().await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn ping_before_initialize(s: &mut Session<'_>) -> Result<(), Stop> {
-    s.alive().await?;
+    s.expect_answer().await?;
     s.open().await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn second_initialize(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let id = s.request("initialize", initialize(s.revision.name())).await?;
     s.answer(&id).await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn unknown_version(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -110,5 +110,5 @@ async fn handshake_after_probe(s: &mut Session<'_>) -> Result<(), Stop> {
         return Ok(());
     }
     s.open().await?;
-    s.alive().await
+    s.expect_answer().await
 }

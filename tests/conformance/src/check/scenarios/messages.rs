@@ -155,7 +155,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn ids_are_echoed(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     for id in [r#""a string""#, "0", "-7", "9007199254740991", r#""1000""#, "1000"] {
-        let frame = s.frame(Some(id), s.trifle(), json!({}), None);
+        let frame = s.frame(Some(id), s.simple_method(), json!({}), None);
         s.send(&frame).await?;
         s.answer(id).await?;
     }
@@ -166,16 +166,16 @@ async fn ids_beyond_doubles(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     for (id, other) in [("9007199254740993", None), ("9223372036854775807", None), ("1.0", Some("1"))] {
         let before = s.seen().len();
-        let frame = s.frame(Some(id), s.trifle(), json!({}), None);
+        let frame = s.frame(Some(id), s.simple_method(), json!({}), None);
         s.send(&frame).await?;
-        let later = s.request(s.trifle(), json!({})).await?;
+        let later = s.request(s.simple_method(), json!({})).await?;
         s.result(&later).await?;
         s.quiet().await?;
         let is_about_it = |frame: &&Frame| frame.is_response() && frame.id() != Some(&*later);
         let came = s.seen()[before..].iter().filter(is_about_it).collect::<Vec<_>>();
         let is_fine = came.iter().any(|frame| match frame.id() {
             Some(came) => came == id || Some(came) == other,
-            None => frame.is_refusal(),
+            None => frame.is_error_without_id(),
         });
         if !is_fine {
             let first = came.first().map(|frame| format!("answered with {}", frame.short()));
@@ -194,7 +194,7 @@ async fn unknown_method(s: &mut Session<'_>) -> Result<(), Stop> {
         Some(_) if !s.is_stateless() => s.warn(format!("the answer is {}", response.short())),
         _ => return wrong(format!("the answer is {}", response.short())),
     }
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn unknown_tool(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -222,14 +222,14 @@ async fn malformed_params(s: &mut Session<'_>) -> Result<(), Stop> {
         Err(Stop::Fault(Fault::Wrong(why))) => s.warn(why),
         other => other?,
     }
-    s.alive().await
+    s.expect_answer().await
 }
 
 /// Expects the error -32602 or -32600 with the id `id`. Another error, an error without an id, and the result of a tool that failed are
 /// only warnings.
 async fn expect_error(s: &mut Session<'_>, id: &str, what: &str) -> Result<(), Stop> {
     let until = s.deadline();
-    let is_refused = |s: &Session<'_>| s.seen().iter().any(|frame| frame.is_refusal());
+    let is_refused = |s: &Session<'_>| s.seen().iter().any(|frame| frame.is_error_without_id());
     while s.response(id).is_none() && !is_refused(s) && s.pump(until).await? {}
     match s.response(id).map(|response| (response.code(), response.value()["result"]["isError"] == true, response)) {
         Some((Some(-32602 | -32600), _, _)) => {}
@@ -251,7 +251,7 @@ async fn nonsense(s: &mut Session<'_>, lines: &[&str], code: i64) -> Result<(), 
     for line in lines {
         let before = s.seen().len();
         s.send(line).await?;
-        s.alive().await?;
+        s.expect_answer().await?;
         let until = s.deadline().min(tokio::time::Instant::now() + Duration::from_secs(1));
         let received = s.until(until, |seen| seen[before..].iter().find_map(|frame| frame.code())).await?;
         match received {
@@ -279,20 +279,20 @@ async fn not_json_rpc(s: &mut Session<'_>) -> Result<(), Stop> {
 async fn not_utf8(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     s.send_bytes(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/\xff\xfe\"}").await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     s.send_bytes(b"\xc3\x28\x80").await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn empty_lines(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     s.write(b"\n\r\n  \n").await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     let id = s.new_id();
-    let frame = s.frame(Some(&id), s.trifle(), json!({}), None);
+    let frame = s.frame(Some(&id), s.simple_method(), json!({}), None);
     s.write(format!("{frame}\r\n").as_bytes()).await?;
     s.answer(&id).await?;
-    if s.seen().iter().any(|frame| frame.is_refusal()) {
+    if s.seen().iter().any(|frame| frame.is_error_without_id()) {
         return wrong("an empty line was answered with an error");
     }
     Ok(())
@@ -303,7 +303,7 @@ async fn frames_in_pieces(s: &mut Session<'_>) -> Result<(), Stop> {
     let ids = [s.new_id(), s.new_id(), s.new_id()];
     let mut all = String::new();
     for id in &ids {
-        let _ = writeln!(all, "{}", s.frame(Some(id), s.trifle(), json!({"_extra": "é"}), None));
+        let _ = writeln!(all, "{}", s.frame(Some(id), s.simple_method(), json!({"_extra": "é"}), None));
     }
     // The second piece begins within a character, and ends within the third line.
     let at = all.find('é').map_or(10, |at| at + 1);
@@ -321,11 +321,12 @@ async fn frames_in_pieces(s: &mut Session<'_>) -> Result<(), Stop> {
 async fn batch_goes_unharmed(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let (one, other) = (s.new_id(), s.new_id());
-    let frames = [s.frame(Some(&one), s.trifle(), json!({}), None), s.frame(Some(&other), s.trifle(), json!({}), None)];
+    let frames =
+        [s.frame(Some(&one), s.simple_method(), json!({}), None), s.frame(Some(&other), s.simple_method(), json!({}), None)];
     s.send(&format!("[{}]", frames.join(","))).await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     s.quiet().await?;
-    match s.response(&one).is_some() || s.response(&other).is_some() || s.seen().iter().any(|frame| frame.is_refusal()) {
+    match s.response(&one).is_some() || s.response(&other).is_some() || s.seen().iter().any(|frame| frame.is_error_without_id()) {
         true => Ok(()),
         false => {
             s.warn("the batch was neither answered nor refused");
@@ -348,7 +349,7 @@ async fn batch_is_answered(s: &mut Session<'_>) -> Result<(), Stop> {
     s.send(&format!("[{}]", frames.join(","))).await?;
     s.result(&one).await?;
     s.result(&other).await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn large_argument(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -358,7 +359,7 @@ async fn large_argument(s: &mut Session<'_>) -> Result<(), Stop> {
     arguments.insert("filler".to_owned(), json!("x".repeat(1 << 20)));
     let id = s.request("tools/call", json!({"name": name, "arguments": arguments})).await?;
     answered_or_refused(s, &id).await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 /// Waits for a response. Over HTTP, an answer with an HTTP status and no response also suffices.
@@ -375,9 +376,9 @@ async fn deep_nesting(s: &mut Session<'_>) -> Result<(), Stop> {
     let frame = s.frame(Some(&id), "tools/call", json!({"name": "no-such-tool", "arguments": {"deep": "HERE"}}), None);
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     s.send(&frame.replace(r#""HERE""#, &deep)).await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     s.quiet().await?;
-    if s.response(&id).is_none() && !s.seen().iter().any(|frame| frame.is_refusal()) {
+    if s.response(&id).is_none() && !s.seen().iter().any(|frame| frame.is_error_without_id()) {
         s.warn("the request was neither answered nor refused");
     }
     Ok(())
@@ -390,7 +391,7 @@ async fn odd_strings(s: &mut Session<'_>) -> Result<(), Stop> {
         let call = json!({"name": "no-such-tool", "arguments": {"message": "HERE", "HERE": 1}});
         let frame = s.frame(Some(&id), "tools/call", call, None).replace(r#""HERE""#, text);
         s.send(&frame).await?;
-        s.alive().await?;
+        s.expect_answer().await?;
     }
     // The tool may return its argument, so the server also has to write such a string.
     if let Ok(quick) = s.quick() {
@@ -401,7 +402,7 @@ async fn odd_strings(s: &mut Session<'_>) -> Result<(), Stop> {
         let call = json!({"name": quick.name, "arguments": arguments});
         let frame = s.frame(Some(&id), "tools/call", call, None).replace(r#""HERE""#, text);
         s.send(&frame).await?;
-        s.alive().await?;
+        s.expect_answer().await?;
     }
     Ok(())
 }
@@ -411,7 +412,7 @@ async fn response_to_nothing(s: &mut Session<'_>) -> Result<(), Stop> {
     let before = s.seen().len();
     s.send(r#"{"jsonrpc":"2.0","id":4711,"result":{}}"#).await?;
     s.send(r#"{"jsonrpc":"2.0","id":"none","error":{"code":-32603,"message":"no"}}"#).await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     s.quiet().await?;
     unanswered(s, before, "a response")
 }
@@ -423,7 +424,7 @@ fn unanswered(s: &mut Session<'_>, before: usize, what: &str) -> Result<(), Stop
     match responses.clone().count() {
         0 | 1 => Ok(()),
         // Each message needs an HTTP response, whose body may be a refusal.
-        _ if s.is_http() && responses.clone().skip(1).all(|frame| frame.is_refusal() || frame.id().is_some()) => Ok(()),
+        _ if s.is_http() && responses.clone().skip(1).all(|frame| frame.is_error_without_id() || frame.id().is_some()) => Ok(()),
         _ => {
             let odd = responses.clone().find(|frame| frame.id().is_none_or(|id| id.parse::<u64>().is_err()));
             let odd = odd.or_else(|| responses.clone().next()).map(|frame| frame.short()).unwrap_or_default();
@@ -434,12 +435,12 @@ fn unanswered(s: &mut Session<'_>, before: usize, what: &str) -> Result<(), Stop
 
 async fn notification_first(s: &mut Session<'_>) -> Result<(), Stop> {
     s.notify("notifications/cancelled", json!({"requestId": 424_242})).await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn notifications_unanswered(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    s.alive().await?;
+    s.expect_answer().await?;
     let before = s.seen().len();
     s.notify("notifications/no-such", json!({"a": 1})).await?;
     s.notify("no-such", Value::Null).await?;
@@ -452,7 +453,7 @@ async fn notifications_unanswered(s: &mut Session<'_>) -> Result<(), Stop> {
         // A notification whose method is that of a request.
         s.notify("ping", Value::Null).await?;
     }
-    s.alive().await?;
+    s.expect_answer().await?;
     s.quiet().await?;
     unanswered(s, before, "a notification")
 }

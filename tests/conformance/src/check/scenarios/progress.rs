@@ -102,7 +102,7 @@ async fn unasked(s: &mut Session<'_>) -> Result<(), Stop> {
         return wrong(format!("there is progress that nobody asked for: {strange}"));
     }
     s.cancel(&id).await?;
-    s.alive().await
+    s.expect_answer().await
 }
 
 async fn of_two_calls(s: &mut Session<'_>) -> Result<(), Stop> {
