@@ -19,7 +19,7 @@ use program::{Begun, begun, stragglers};
 use programs::tokio::Tokio;
 use serde_json::{Map, Value, json};
 use tests::speed::values::{bytes_seen, echo_arguments, long_text_call, tool_text};
-use tests::speed::{About, Caller, Carried, Contender, EchoTool, Kind, Leave, Listener, Program, Row, Running, Updates, What};
+use tests::speed::{About, Caller, Carried, Contender, EchoTool, HandlerCount, Kind, Leave, Listener, Program, Row, Updates, What};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
 const VERSION: &str = "pmcp 2.23.0";
@@ -63,7 +63,7 @@ impl ToolHandler for Report {
 #[async_trait]
 impl ToolHandler for Hang {
     async fn handle(&self, _: Value, extra: RequestHandlerExtra) -> pmcp::Result<Value> {
-        let _running = Running::begin();
+        let _count = HandlerCount::begin();
         extra.cancelled().await;
         Ok(Value::Null)
     }
@@ -201,7 +201,7 @@ impl Contender for Pmcp {
 }
 
 impl Caller for Calling {
-    type Held = Begun;
+    type Hanging = Begun;
 
     async fn echo(&self, text: &str, tool: EchoTool) -> usize {
         self.text(tool.name(), echo_arguments(tool, text)).await.len()

@@ -118,13 +118,13 @@ impl<const PIPES: bool> Contender for Rmcp<PIPES> {
 }
 
 /// A call that does not end by itself, in the form that the planned end requires: a cancel, or a drop of the future.
-enum Held {
+enum Hanging {
     Cancel(Box<RequestHandle<RoleClient>>),
     Drop(#[allow(dead_code, reason = "held for its drop")] Begun),
 }
 
 impl Caller for Calling {
-    type Held = Held;
+    type Hanging = Hanging;
 
     async fn echo(&self, text: &str, tool: EchoTool) -> usize {
         self.text(tool.name(), echo_arguments(tool, text)).await.len()
@@ -143,19 +143,19 @@ impl Caller for Calling {
         stragglers(|| self.hearing.with(|listener| listener.updates())).await
     }
 
-    async fn hang(&self, leave: Leave) -> Held {
+    async fn hang(&self, leave: Leave) -> Hanging {
         match leave {
-            Leave::Cancel => Held::Cancel(Box::new(self.send("hang", JsonObject::new()).await)),
+            Leave::Cancel => Hanging::Cancel(Box::new(self.send("hang", JsonObject::new()).await)),
             Leave::Drop => {
                 let peer = self.peer.clone();
-                Held::Drop(begun(async move { drop(peer.call_tool_once(params("hang", JsonObject::new())).await) }).await)
+                Hanging::Drop(begun(async move { drop(peer.call_tool_once(params("hang", JsonObject::new())).await) }).await)
             }
         }
     }
 
-    async fn cancel(calls: Vec<Held>) {
+    async fn cancel(calls: Vec<Hanging>) {
         let cancels = calls.into_iter().map(async |call| {
-            if let Held::Cancel(handle) = call {
+            if let Hanging::Cancel(handle) = call {
                 handle.cancel(None).await.expect("a connection");
             }
         });

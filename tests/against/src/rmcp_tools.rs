@@ -7,7 +7,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
-use tests::speed::Running;
+use tests::speed::HandlerCount;
 use tests::speed::values::tool_text;
 
 pub(crate) struct Server;
@@ -34,7 +34,7 @@ impl ServerHandler for Server {
                 CallToolResult::success(Vec::new())
             }
             "hang" => {
-                let _running = Running::begin();
+                let _count = HandlerCount::begin();
                 context.ct.cancelled().await;
                 CallToolResult::success(Vec::new())
             }

@@ -36,7 +36,7 @@ pub trait Contender: 'static {
 /// The calling end of a contender. Clones are other callers on the same connection, which ends with the process.
 pub trait Caller: Clone + Send + Sync + 'static {
     /// A call that does not end by itself.
-    type Held: Send + 'static;
+    type Hanging: Send + 'static;
 
     /// Calls `tool` with a text, which is also its result, and reads the text of the result. Returns the length of that text in bytes.
     fn echo(&self, text: &str, tool: EchoTool) -> impl Future<Output = usize> + Send;
@@ -49,11 +49,11 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// Calls the tool `report`, which reports `count` updates, 1 to `count` of `count`, as fast as it can. Reads all updates.
     fn report(&self, count: u64) -> impl Future<Output = Updates> + Send;
 
-    /// Begins a call that never ends by itself, and that will be ended in the way `leave`. Its handler holds a [`Running`].
-    fn hang(&self, leave: Leave) -> impl Future<Output = Self::Held> + Send;
+    /// Begins a call that never ends by itself, and that will be ended in the way `leave`. Its handler holds a [`HandlerCount`].
+    fn hang(&self, leave: Leave) -> impl Future<Output = Self::Hanging> + Send;
 
     /// Cancels all of these calls, and then waits until they have ended at this end.
-    fn cancel(calls: Vec<Self::Held>) -> impl Future<Output = ()> + Send;
+    fn cancel(calls: Vec<Self::Hanging>) -> impl Future<Output = ()> + Send;
 }
 
 /// The description of a contender.
@@ -166,12 +166,12 @@ impl Listener {
 
 /// A guard that each hanging handler holds, by which the handlers of a process are counted.
 #[derive(Debug)]
-pub struct Running(());
+pub struct HandlerCount(());
 
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
-impl Running {
+impl HandlerCount {
     /// Counts a handler that begins.
     #[must_use]
     pub fn begin() -> Self {
@@ -190,7 +190,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for HandlerCount {
     fn drop(&mut self) {
         ENDED.fetch_add(1, Ordering::SeqCst);
     }

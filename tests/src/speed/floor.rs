@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
+use super::contender::{About, Caller, Contender, HandlerCount, Kind, Leave, Listener, Updates};
 use super::payload::LongText;
 use super::row::{Carried, EchoTool, Row};
 use programs::adapter::Adapter;
@@ -314,7 +314,7 @@ fn write_text(output: &mut Vec<u8>, id: &RawValue, text: &str) {
 
 /// The end that serves. It answers in place, unless the handler is to be a task of its own.
 struct Server {
-    hanging: HashMap<String, Running>,
+    hanging: HashMap<String, HandlerCount>,
     runtime: Arc<dyn Runtime>,
     /// The responses of tasks.
     outbox: Arc<Mutex<Outbox>>,
@@ -376,7 +376,7 @@ impl End for Server {
                         }
                         write(output, &Response { jsonrpc: VERSION, id, result: ToolResult { content: [(); 0] } });
                     }
-                    _ => drop(self.hanging.insert(id.get().into(), Running::begin())),
+                    _ => drop(self.hanging.insert(id.get().into(), HandlerCount::begin())),
                 }
             }
             (None, Some(CANCELLED)) => {
@@ -445,7 +445,13 @@ impl Calling {
         value
     }
 
-    fn call(&self, name: &str, arguments: impl Serialize, is_read: bool, updates: Option<mpsc::UnboundedSender<f64>>) -> Held {
+    fn call(
+        &self,
+        name: &str,
+        arguments: impl Serialize,
+        is_read: bool,
+        updates: Option<mpsc::UnboundedSender<f64>>,
+    ) -> PendingCall {
         let (answer, answered) = oneshot::channel();
         let id = self.say(|state| {
             state.last += 1;
@@ -455,7 +461,7 @@ impl Calling {
             write(&mut state.outbox.output, &Request { jsonrpc: VERSION, id, method: CALL, params });
             id
         });
-        Held { calling: self.clone(), id, answered }
+        PendingCall { calling: self.clone(), id, answered }
     }
 }
 
@@ -491,13 +497,13 @@ impl End for Calling {
 }
 
 /// A call. Dropping it cancels it, unless its answer was awaited.
-pub struct Held {
+pub struct PendingCall {
     calling: Calling,
     id: u64,
     answered: oneshot::Receiver<Answer>,
 }
 
-impl Drop for Held {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         if self.answered.is_terminated() {
             return;
@@ -510,14 +516,14 @@ impl Drop for Held {
     }
 }
 
-impl Held {
+impl PendingCall {
     async fn answer(&mut self) -> Answer {
         (&mut self.answered).await.expect("an answer")
     }
 }
 
 impl Caller for Calling {
-    type Held = Held;
+    type Hanging = PendingCall;
 
     async fn echo(&self, text: &str, tool: EchoTool) -> usize {
         let echo = Echo { text: text.into() };
@@ -552,11 +558,11 @@ impl Caller for Calling {
         listener.updates()
     }
 
-    async fn hang(&self, _: Leave) -> Held {
+    async fn hang(&self, _: Leave) -> PendingCall {
         self.call("hang", serde_json::Map::new(), false, None)
     }
 
-    async fn cancel(calls: Vec<Held>) {
+    async fn cancel(calls: Vec<PendingCall>) {
         drop(calls);
     }
 }

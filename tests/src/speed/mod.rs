@@ -18,7 +18,7 @@ pub mod values;
 mod work;
 
 pub use command::Program;
-pub use contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
+pub use contender::{About, Caller, Contender, HandlerCount, Kind, Leave, Listener, Updates};
 pub use report::{Cell, Machine, Report};
 pub use row::{Carried, EchoTool, Over, Row, Unit, What};
 pub use table::human;

@@ -10,7 +10,7 @@ use protocol_core::{Config, Identity, RateWindow, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
+use super::contender::{About, Caller, Contender, HandlerCount, Kind, Leave, Listener, Updates};
 use super::payload::{LongText, Nested, Note};
 use super::row::{Carried, EchoTool, Over, Row, What};
 use programs::adapter::{Adapter, Link};
@@ -42,7 +42,7 @@ fn service(era: Era) -> Arc<Service> {
         Ok(())
     };
     let hang = async |context: Context, ()| {
-        let _running = Running::begin();
+        let _count = HandlerCount::begin();
         context.cancelled().await;
         Err::<(), _>(ToolError::Cancelled)
     };
@@ -123,7 +123,7 @@ impl<A: Adapter, const STATELESS: bool> Contender for Ours<A, STATELESS> {
 }
 
 impl Caller for Calling {
-    type Held = Call;
+    type Hanging = Call;
 
     async fn echo(&self, text: &str, tool: EchoTool) -> usize {
         let call = match tool {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use endpoint::Runtime;
 
-use super::contender::{Caller, Contender, Leave, Running, Updates};
+use super::contender::{Caller, Contender, HandlerCount, Leave, Updates};
 use super::parts::{Counted, Counter, Timed};
 use super::row::{EchoTool, Over, Row, What};
 use programs::adapter::{Adapter, start};
@@ -147,7 +147,7 @@ fn weigh<C: Contender>(counter: Counter, less: (usize, usize), more: (usize, usi
 /// Opens connections, makes hanging calls on each, and closes all of them. Returns `false` if not all calls began.
 fn hold<C: Contender>(connections: usize, calls: usize) -> bool {
     C::Runtime::run(Some(1), |adapter| async move {
-        let before = Running::begun();
+        let before = HandlerCount::begun();
         let mut held = Vec::new();
         for _ in 0..connections {
             let caller = C::duplex(&adapter, SMALL_ROOM).await;
@@ -159,7 +159,7 @@ fn hold<C: Contender>(connections: usize, calls: usize) -> bool {
             }
             held.push((caller, hanging));
         }
-        becomes_true(|| Running::begun() - before == connections * calls).await
+        becomes_true(|| HandlerCount::begun() - before == connections * calls).await
     })
 }
 
@@ -231,7 +231,7 @@ async fn time_to_end<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
     for _ in 0..HANGING {
         calls.push(caller.hang(leave).await);
     }
-    if !becomes_true(|| Running::begun() == HANGING).await {
+    if !becomes_true(|| HandlerCount::begun() == HANGING).await {
         return None;
     }
     let begin = Instant::now();
@@ -239,7 +239,7 @@ async fn time_to_end<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
         Leave::Cancel => C::cancel(calls).await,
         Leave::Drop => drop(calls),
     }
-    becomes_true(|| Running::ended() == HANGING).await.then(|| begin.elapsed().as_secs_f64() * 1e3)
+    becomes_true(|| HandlerCount::ended() == HANGING).await.then(|| begin.elapsed().as_secs_f64() * 1e3)
 }
 
 /// Waits until a condition holds. Returns `false` if it does not in time.
