@@ -341,7 +341,7 @@ fn a_request_without_a_handshake_is_served_within_the_first_poll_of_its_future()
     assert!(called.received.contains("done") && called.received.contains("complete"), "{}", called.received);
     assert_eq!(counts(&bench), (0, 0), "nothing is left of it");
     assert!(bench.call("task").received.contains("done"));
-    assert_eq!(bench.call("nobody knows it").status(), 200, "an error of the tool is an answer");
+    assert_eq!(bench.call("no such handler").status(), 200, "an error of the tool is an answer");
 }
 
 #[test]

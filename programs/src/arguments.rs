@@ -62,7 +62,7 @@ Exit status:
      no handshake, sent a line that is too long, or did not read its answers
 ";
 
-/// An MCP server, or a Tesseron app, with tools that take their time.
+/// An MCP server, or a Tesseron app, with long-running tools.
 #[derive(Debug, Parser)]
 #[command(name = "tools", disable_help_subcommand = true, after_help = TOOLS_HELP)]
 pub(super) struct ToolsLine {
@@ -221,7 +221,7 @@ Examples:
 #[command(group = ArgGroup::new("samples").args(["sample_reply", "sample_cmd"]))]
 #[command(group = ArgGroup::new("other").args(["prompt", "list"]))]
 struct CallLine {
-    /// The tool, or nothing beside --prompt or --list; then its arguments.
+    /// The name of the tool, followed by the JSON object of its arguments; with --prompt only the object, with --list neither.
     #[arg(value_names = ["TOOL", "JSON"], num_args = 0..=2)]
     words: Vec<OsString>,
     /// Get the prompt NAME instead of calling a tool.

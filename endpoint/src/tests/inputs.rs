@@ -195,7 +195,7 @@ fn confirm_returns_false_for_every_answer_but_yes_and_for_every_failure() {
     assert_eq!(ask(harness(tool()).configure(|config| config.capabilities.elicitation = false)), no);
     let never = harness(tool()).answer_with(|_| None).call_tool("asks", Json::empty_object());
     assert_eq!(never.text(), no);
-    assert_eq!(never.ended, Some(Duration::from_secs(600)), "nobody answered in time");
+    assert_eq!(never.ended, Some(Duration::from_secs(600)), "no answer came in time");
 }
 
 /// The frames that have arrived at `near`.

@@ -228,7 +228,7 @@ struct Surveyed {
     /// who took part; missing if nobody did
     #[serde(skip_serializing_if = "Option::is_none")]
     participant: Option<String>,
-    /// the number of the survey, of all at this server
+    /// the number of this survey since the server started
     number: u64,
     /// what the model thinks
     opinion: String,

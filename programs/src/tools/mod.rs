@@ -39,9 +39,7 @@ pub fn service(options: &Options) -> Service {
     let audit = &options.audit;
     let (deadline, partial_on_progress) = (options.deadline, options.partial_on_progress);
     Service::new(Identity::new("tools", env!("CARGO_PKG_VERSION")))
-        .instructions(
-            "Tools that take their time: they report progress, can be cancelled at any moment and say what they got done.",
-        )
+        .instructions("Long-running tools: they report progress, can be cancelled at any moment and say what they got done.")
         .configure(|config| {
             config.timeouts.serve = deadline;
             config.progress.partial_on_progress = partial_on_progress;

@@ -528,7 +528,7 @@ impl Fuzzed {
         }
         let (claim, code) = self.wanted.remove(0);
         if c & 3 == 0 {
-            return self.bridge.refuse_claim(claim, "nobody wears it", self.now);
+            return self.bridge.refuse_claim(claim, "no app has this", self.now);
         }
         let dial = bound(&code, &format!("s_{c}"), "rt_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
         if let Ok(channel) = self.bridge.open_claimed(claim, dial, self.now) {

@@ -208,7 +208,7 @@ async fn a_server_that_is_not_there_ends_the_connection_with_an_error<A: Adapter
     drop(listener);
     let Link { peer, end } = connect(&stage, Era::Auto, address);
     loses_calls(&peer).await;
-    let error = end.await.expect_err("nobody is there");
+    let error = end.await.expect_err("nothing listens there");
     assert!(matches!(error, Error::Broken { .. }) && error.to_string().contains("refused"), "{error}");
 }
 

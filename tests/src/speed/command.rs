@@ -18,8 +18,8 @@ use super::row::Row;
 use super::table;
 
 const HELP: &str = "\
-Every number comes from a process of its own; they are started in rounds, so that everybody meets the
-same machine. The floor is the same messages without an SDK: a loop with a borrowed serde_json
+Every number comes from a process of its own; they are started in rounds, so that other load affects
+all contenders alike. The floor is the same messages without an SDK: a loop with a borrowed serde_json
 envelope and a map of one-shots over the same pipes. It takes some minutes, with --quick less than one.
 
 The tables go to stdout, everything else to stderr.

@@ -37,7 +37,7 @@ pub(super) fn all(report: &Report) -> String {
     section("Allocations / bytes of an operation, both ends", &|cell| {
         cell.allocations.zip(cell.bytes).map(|(count, bytes)| format!("{count:.2} / {}", human(bytes)))
     });
-    section("Updates lost / out of order / behind the answer, percent", &|cell| {
+    section("Updates lost / out of order / after the response, percent", &|cell| {
         let updates = cell.updates?;
         let percent = |count: u64| 100.0 * count as f64 / updates.sent.max(1) as f64;
         Some(format!("{:.1} / {:.1} / {:.1}", percent(updates.lost()), percent(updates.disordered), percent(updates.late)))

@@ -92,7 +92,7 @@ fn the_driver_of_a_leg_that_paused_for_unpolled_events_is_woken_when_the_owner_p
     let bad = hello("BAD", "[]", "[]");
     for _ in 0..100 {
         if leg.wants_input() {
-            leg.handle_frame(Bytes::from(bad.clone()), Instant::ZERO).expect("it wants input");
+            leg.handle_frame(Bytes::from(bad.clone()), Instant::ZERO).expect("it takes input");
         }
     }
     assert!(!leg.wants_input());
@@ -113,7 +113,7 @@ fn regression_the_drivers_of_all_paused_legs_are_woken_when_the_owner_polls_its_
     let legs = [Leg::Agent, Leg::App(channel)];
     let bad = Bytes::from(hello("BAD", "[]", "[]"));
     while rig.bridge.wants_input(Leg::App(channel)) {
-        rig.bridge.handle_frame(Leg::App(channel), bad.clone(), rig.now).expect("it wants input");
+        rig.bridge.handle_frame(Leg::App(channel), bad.clone(), rig.now).expect("it takes input");
     }
     assert!(legs.iter().all(|leg| !rig.bridge.wants_input(*leg)), "no leg is read while the owner leaves events unpolled");
     touched(&mut rig);
@@ -130,7 +130,7 @@ fn the_leg_of_an_app_that_reads_nothing_is_closed_after_the_agent_has_left() {
     let mut agent = shared.leg(Leg::Agent);
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
-    leg.handle_frame(Bytes::from(hello("a", "[]", "[]")), Instant::ZERO).expect("it wants input");
+    leg.handle_frame(Bytes::from(hello("a", "[]", "[]")), Instant::ZERO).expect("it takes input");
     // The welcome is never polled. The agent disconnects; until then its leg has the deadline of all legs.
     agent.handle_end(TransportEnd::Eof, Instant::ZERO);
     drop(agent);

@@ -195,7 +195,7 @@ impl Storm {
             _ => None,
         });
         for claim in claims.collect::<Vec<_>>() {
-            self.rig.bridge.refuse_claim(claim, "nobody wears it", self.rig.now);
+            self.rig.bridge.refuse_claim(claim, "no app has this", self.rig.now);
         }
     }
 

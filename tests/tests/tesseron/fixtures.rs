@@ -98,7 +98,7 @@ fn an_app_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
         for (nth, (step, pattern)) in received(&fixture).into_iter().enumerate() {
             for (path, change) in breaches(pattern) {
                 let outcome = sabotaged(&fixture, Sabotage::ChangesSent(nth, change));
-                let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
+                let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and the fixture passed", fixture.id));
                 assert_eq!(failed.step, step, "{path}: {failed}");
                 assert!(failed.what.contains(&format!("`{path}`")), "{path}: {failed}");
                 broken += 1;
@@ -312,7 +312,7 @@ fn a_gateway_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
                     continue;
                 }
                 let outcome = sabotaged_gateway(&fixture, Sabotage::ChangesSent(nth, change));
-                let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
+                let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and the fixture passed", fixture.id));
                 assert_eq!(failed.step, step, "{path}: {failed}");
                 broken += 1;
             }

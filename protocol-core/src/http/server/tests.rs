@@ -618,7 +618,7 @@ fn a_request_must_name_an_open_session_of_its_own_principal() {
         assert_eq!(status(Some("bob"), &[("mcp-session-id", &id)]), 404, "it belongs to another");
         assert_eq!(status(None, &[("mcp-session-id", &id)]), 404);
     }
-    assert_eq!(bench.server.sessions(), 1, "and nobody else has ended it");
+    assert_eq!(bench.server.sessions(), 1, "and no other caller has ended it");
 }
 
 #[test]
