@@ -56,9 +56,9 @@ type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
 /// The moment at which the caller cancels the call or disconnects.
 #[derive(Clone, Copy, Debug)]
 enum Trigger {
-    /// When this time has passed since the request.
+    /// This time has passed since the request.
     After(Duration),
-    /// When the caller has accepted this many progress updates.
+    /// The caller has accepted this many progress updates.
     Updates(usize),
 }
 
