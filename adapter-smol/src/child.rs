@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use smol::process::{self, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::{Alarm, Clock, Error, Halves, LineIo};
+use crate::{Clock, ClockTimer, Error, Halves, LineIo};
 
 /// A child process as a transport.
-pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, Alarm>;
+pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, ClockTimer>;
 
 /// Starts a program, and returns a transport over its standard input and output. Its standard error is inherited, unless `command` sets it.
 ///
@@ -25,7 +25,7 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         Error::Start { program, source }
     })?;
-    Ok(Child::new(Process { process, exit: None }, LineIo::new(stdout, stdin).sending_anywhere(), Clock::start().alarm()))
+    Ok(Child::new(Process { process, exit: None }, LineIo::new(stdout, stdin).sending_anywhere(), Clock::start().timer()))
 }
 
 /// A process of smol.

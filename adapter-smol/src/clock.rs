@@ -35,8 +35,8 @@ impl Clock {
 
     /// A timer on this clock, for one driver.
     #[must_use]
-    pub fn alarm(&self) -> Alarm {
-        Alarm { clock: self.clone(), timer: smol::Timer::never(), at: None }
+    pub fn timer(&self) -> ClockTimer {
+        ClockTimer { clock: self.clone(), timer: smol::Timer::never(), at: None }
     }
 }
 
@@ -74,20 +74,20 @@ impl Runtime for Clock {
 
 impl TimedRuntime for Clock {
     fn timer(&self) -> Box<dyn Timer + Send + Sync> {
-        Box::new(self.alarm())
+        Box::new(self.timer())
     }
 }
 
 /// A timer for one driver.
 #[derive(Debug)]
-pub struct Alarm {
+pub struct ClockTimer {
     clock: Clock,
     timer: smol::Timer,
     /// The instant that `timer` is set to.
     at: Option<Instant>,
 }
 
-impl Timer for Alarm {
+impl Timer for ClockTimer {
     fn now(&self) -> Instant {
         Runtime::now(&self.clock)
     }
@@ -121,13 +121,13 @@ mod tests {
     /// A deadline that has already passed is ready at once, each time that it is polled, and replaces a later deadline that was set before.
     #[test]
     fn a_deadline_that_has_passed_is_ready_at_once_also_after_a_later_deadline_was_set() {
-        let mut alarm = Clock::start().alarm();
+        let mut timer = Clock::start().timer();
         let mut cx = Context::from_waker(Waker::noop());
         let far = Instant::from_micros(3_600_000_000);
         for _ in 0..3 {
-            assert_eq!(alarm.poll_until(&mut cx, far), Poll::Pending);
-            assert_eq!(alarm.poll_until(&mut cx, Instant::ZERO), Poll::Ready(()));
-            assert_eq!(alarm.poll_until(&mut cx, Instant::ZERO), Poll::Ready(()));
+            assert_eq!(timer.poll_until(&mut cx, far), Poll::Pending);
+            assert_eq!(timer.poll_until(&mut cx, Instant::ZERO), Poll::Ready(()));
+            assert_eq!(timer.poll_until(&mut cx, Instant::ZERO), Poll::Ready(()));
         }
     }
 

@@ -85,7 +85,7 @@ impl Connection {
         let clock = executor.map_or_else(Clock::start, Clock::start_on);
         let endpoint = make(Arc::new(clock.clone()));
         let peer = endpoint.peer();
-        let driven = endpoint::drive(endpoint, transport, clock.alarm());
+        let driven = endpoint::drive(endpoint, transport, clock.timer());
         Self::of(executor, peer, async move { driven.await.map_err(Error::broken) })
     }
 

@@ -12,7 +12,7 @@ use smol::Executor;
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::net::{TcpListener, TcpStream};
 
-use crate::{Alarm, Clock, SmolIo};
+use crate::{Clock, ClockTimer, SmolIo};
 
 /// Listens for Tesseron gateways as an app, and writes a manifest by which gateways find the app.
 ///
@@ -75,7 +75,7 @@ fn tcp(stream: TcpStream) -> io::Result<TcpStream> {
 }
 
 impl Sockets for Clock {
-    type Alarm = Alarm;
+    type Timer = ClockTimer;
     type Tcp = TcpStream;
     type TcpListener = TcpListener;
     type Io = SmolIo;
@@ -86,8 +86,8 @@ impl Sockets for Clock {
     #[cfg(unix)]
     type UnixIo = SmolIo;
 
-    fn alarm(&self) -> Alarm {
-        Self::alarm(self)
+    fn timer(&self) -> ClockTimer {
+        Self::timer(self)
     }
 
     fn epoch_ms(&self) -> u64 {

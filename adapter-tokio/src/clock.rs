@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
-/// The longest time for which an alarm is set, since tokio's clock has a limited range. An alarm with a later deadline wakes its task after
+/// The longest time for which a timer is set, since tokio's clock has a limited range. A timer with a later deadline wakes its task after
 /// this time, and is set again.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -37,8 +37,8 @@ impl Clock {
 
     /// A timer on this clock, for one driver.
     #[must_use]
-    pub fn alarm(&self) -> Alarm {
-        Alarm { clock: self.clone(), sleep: None }
+    pub fn timer(&self) -> ClockTimer {
+        ClockTimer { clock: self.clone(), sleep: None }
     }
 }
 
@@ -68,18 +68,18 @@ impl Runtime for Clock {
 
 impl TimedRuntime for Clock {
     fn timer(&self) -> Box<dyn Timer + Send + Sync> {
-        Box::new(self.alarm())
+        Box::new(self.timer())
     }
 }
 
 /// A timer for one driver. Tokio rounds deadlines up to the next millisecond.
 #[derive(Debug)]
-pub struct Alarm {
+pub struct ClockTimer {
     clock: Clock,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Timer for Alarm {
+impl Timer for ClockTimer {
     fn now(&self) -> Instant {
         Runtime::now(&self.clock)
     }
@@ -120,18 +120,18 @@ mod tests {
         }
     }
 
-    /// The bug: if the budget was used up, polling the alarm did not set it, but woke the task at once. The task did not poll it again, and
+    /// The bug: if the budget was used up, polling the timer did not set it, but woke the task at once. The task did not poll it again, and
     /// hung.
     #[tokio::test(start_paused = true)]
     async fn regression_an_alarm_is_set_by_a_task_that_has_used_up_its_budget() {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         (0..1000).for_each(|number| sender.send(number).unwrap());
-        let mut alarm = Clock::start().alarm();
+        let mut timer = Clock::start().timer();
         let wakes = Arc::new(Wakes::default());
         let fired = poll_fn(|cx| {
             while receiver.poll_recv(cx).is_ready() {}
             let waker = Waker::from(Arc::clone(&wakes));
-            Poll::Ready(alarm.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(10_000)))
+            Poll::Ready(timer.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(10_000)))
         });
         assert_eq!(fired.await, Poll::Pending);
         assert!(!receiver.is_empty(), "the budget was used up first");
@@ -154,10 +154,10 @@ mod tests {
     async fn an_alarm_wakes_its_task_once_it_is_due_and_at_the_latest_after_a_year() {
         const DAY: u64 = 24 * 3600;
         for (days, woken_after) in [(300, 300), (1000, 365)] {
-            let mut alarm = Clock::start().alarm();
+            let mut timer = Clock::start().timer();
             let wakes = Arc::new(Wakes::default());
             let waker = Waker::from(Arc::clone(&wakes));
-            let mut poll = || alarm.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(days * DAY * 1000));
+            let mut poll = || timer.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(days * DAY * 1000));
             assert_eq!(poll(), Poll::Pending);
             tokio::time::sleep(Duration::from_secs((woken_after - 1) * DAY)).await;
             assert_eq!(wakes.0.load(Ordering::Relaxed), 0);

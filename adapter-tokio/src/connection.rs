@@ -79,7 +79,7 @@ impl Connection {
         let clock = Clock::start();
         let endpoint = make(Arc::new(clock.clone()));
         let peer = endpoint.peer();
-        let driven = endpoint::drive(endpoint, transport, clock.alarm());
+        let driven = endpoint::drive(endpoint, transport, clock.timer());
         let task = tokio::spawn(async move { driven.await.map_err(Error::broken) });
         Self { peer, task }
     }

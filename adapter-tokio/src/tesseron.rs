@@ -10,7 +10,7 @@ use adapter_io::StreamIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{Alarm, Clock, TokioIo};
+use crate::{Clock, ClockTimer, TokioIo};
 
 /// Listens for Tesseron gateways as an app, and writes a manifest by which gateways find the app.
 ///
@@ -67,7 +67,7 @@ fn tcp(stream: TcpStream) -> io::Result<TcpStream> {
 }
 
 impl Sockets for Clock {
-    type Alarm = Alarm;
+    type Timer = ClockTimer;
     type Tcp = TcpStream;
     type TcpListener = TcpListener;
     type Io = TokioIo;
@@ -78,8 +78,8 @@ impl Sockets for Clock {
     #[cfg(unix)]
     type UnixIo = TokioIo;
 
-    fn alarm(&self) -> Alarm {
-        Self::alarm(self)
+    fn timer(&self) -> ClockTimer {
+        Self::timer(self)
     }
 
     fn epoch_ms(&self) -> u64 {

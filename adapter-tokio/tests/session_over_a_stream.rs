@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use adapter_tokio::{Alarm, Clock, Duplex, LineIo, duplex};
+use adapter_tokio::{Clock, ClockTimer, Duplex, LineIo, duplex};
 use protocol_core::drive::{Driver, FrameIo, Timer};
 use protocol_core::session::Event;
 use protocol_core::{CallTimeouts, Close, CloseReason, Config, Identity, Invoke, Json, Op, Outcome, Progress, Reply, Session, mcp};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 
-type SessionDriver<I = Duplex> = Driver<Session, I, Alarm>;
+type SessionDriver<I = Duplex> = Driver<Session, I, ClockTimer>;
 
 fn identity() -> Identity {
     Identity::new("test", "1")
@@ -22,9 +22,9 @@ fn identity() -> Identity {
 
 fn driver<I: FrameIo>(config: Config, transport: I) -> SessionDriver<I> {
     let clock = Clock::start();
-    let alarm = clock.alarm();
-    let now = alarm.now();
-    Driver::new(Session::new(config, now), transport, alarm)
+    let timer = clock.timer();
+    let now = timer.now();
+    Driver::new(Session::new(config, now), transport, timer)
 }
 
 fn client(transport: Duplex) -> SessionDriver {

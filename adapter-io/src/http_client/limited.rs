@@ -53,9 +53,9 @@ where
         let connecting = self.connector.call(address);
         let runtime = Arc::clone(&self.runtime);
         Box::pin(async move {
-            let mut alarm = runtime.timer();
-            let deadline = alarm.now().saturating_add(CONNECTION_TIMEOUT);
-            match select(connecting, poll_fn(|cx| alarm.poll_until(cx, deadline))).await {
+            let mut timer = runtime.timer();
+            let deadline = timer.now().saturating_add(CONNECTION_TIMEOUT);
+            match select(connecting, poll_fn(|cx| timer.poll_until(cx, deadline))).await {
                 Either::Left((made, _)) => {
                     made.map(|connection| Watched { connection, runtime: Arc::clone(&runtime), wait: None }).map_err(Into::into)
                 }
@@ -85,12 +85,12 @@ impl<T: Unpin> Watched<T> {
             this.wait = None;
             return Poll::Ready(written);
         }
-        let (alarm, deadline) = this.wait.get_or_insert_with(|| {
-            let alarm = this.runtime.timer();
-            let deadline = alarm.now().saturating_add(UNREAD_TIMEOUT);
-            (alarm, deadline)
+        let (timer, deadline) = this.wait.get_or_insert_with(|| {
+            let timer = this.runtime.timer();
+            let deadline = timer.now().saturating_add(UNREAD_TIMEOUT);
+            (timer, deadline)
         });
-        ready!(alarm.poll_until(cx, *deadline));
+        ready!(timer.poll_until(cx, *deadline));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the server reads nothing")))
     }
 }

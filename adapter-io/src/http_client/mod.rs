@@ -79,7 +79,7 @@ impl<C> HttpConnector for C where
 }
 
 /// Makes a client of an MCP server over Streamable HTTP, with connections of `connector` and tasks of `runtime`. `client` answers the input
-/// requests of the server. `timer` makes the timers of hyper, by which connections over HTTP/2 are tested and unused connections are
+/// requests of the server. `hyper_timer` makes the timers of hyper, by which connections over HTTP/2 are tested and unused connections are
 /// closed. A connection breaks if the server reads nothing for 30 s while bytes wait to be sent.
 ///
 /// The future runs the client. Its output is the reason for which the session closed, or [`Error::Broken`]. If the future is dropped, all
@@ -94,7 +94,7 @@ pub fn http_client<C: HttpConnector>(
     server: HttpServerAddress,
     runtime: Arc<dyn TimedRuntime>,
     connector: C,
-    timer: impl hyper::rt::Timer + Clone + Send + Sync + 'static,
+    hyper_timer: impl hyper::rt::Timer + Clone + Send + Sync + 'static,
 ) -> Result<(Peer, impl Future<Output = Result<CloseReason, Error>> + Send + 'static), Error> {
     let uri: Uri = server.config.url.parse().map_err(|_| server.invalid("the address is malformed"))?;
     let parts = uri.into_parts();
@@ -102,13 +102,13 @@ pub fn http_client<C: HttpConnector>(
         return Err(server.invalid("the address has no scheme or no host"));
     };
     let connector = over_tls(connector, &server, scheme == Scheme::HTTPS).map_err(Error::connecting_to(&server.config.url))?;
-    let alarm = runtime.timer();
-    let now = alarm.now();
+    let timer = runtime.timer();
+    let now = timer.now();
     let invalid = server.invalid("the address is malformed");
     let http = HttpClient::new(server.config, now).map_err(|_| invalid)?;
     let endpoint = Endpoint::client(client, config, Arc::clone(&runtime) as _);
     let (sender, receiver) = mpsc::channel(PARTS);
-    let pools = Pools::new(connector, scheme == Scheme::HTTPS, &runtime, timer);
+    let pools = Pools::new(connector, scheme == Scheme::HTTPS, &runtime, hyper_timer);
     let peer = endpoint.peer();
     let mut driver = Driver {
         endpoint,
@@ -118,7 +118,7 @@ pub fn http_client<C: HttpConnector>(
         scheme,
         authority,
         headers: server.headers,
-        alarm,
+        timer,
         requests: HashMap::new(),
         sender,
         receiver,
@@ -179,7 +179,7 @@ struct Driver<C> {
     scheme: Scheme,
     authority: Authority,
     headers: HeaderMap,
-    alarm: Box<dyn Timer + Send + Sync>,
+    timer: Box<dyn Timer + Send + Sync>,
     requests: HashMap<HttpRequestId, Running>,
     sender: Parts,
     receiver: mpsc::Receiver<(HttpRequestId, Part)>,
@@ -198,7 +198,7 @@ impl<C: HttpConnector> Driver<C> {
         loop {
             // Called before the endpoint is read, so that a later change by another thread wakes this task.
             self.endpoint.register_waker(cx.waker());
-            let now = self.alarm.now();
+            let now = self.timer.now();
             self.endpoint.handle_timeout(now);
             self.http.handle_timeout(now);
             let mut has_moved = false;
@@ -241,7 +241,7 @@ impl<C: HttpConnector> Driver<C> {
                 continue;
             }
             let until = earlier(self.endpoint.poll_timeout(), self.http.poll_timeout());
-            if until.is_some_and(|at| self.alarm.poll_until(cx, at).is_ready()) {
+            if until.is_some_and(|at| self.timer.poll_until(cx, at).is_ready()) {
                 continue;
             }
             return Poll::Pending;

@@ -157,9 +157,9 @@ impl<C: HttpConnector> Taken<C> {
         match self.rank {
             Rank::Any => response(client, request).await,
             Rank::Later(opened, runtime) => {
-                let mut alarm = runtime.timer();
-                let deadline = alarm.now().saturating_add(OPENING);
-                select(opened, poll_fn(|cx| alarm.poll_until(cx, deadline))).await;
+                let mut timer = runtime.timer();
+                let deadline = timer.now().saturating_add(OPENING);
+                select(opened, poll_fn(|cx| timer.poll_until(cx, deadline))).await;
                 response(client, request).await
             }
             Rank::First(opened) => {

@@ -27,7 +27,7 @@ pub(super) trait Acceptor: Send + Sync + 'static {
     fn admit(
         incoming: Self::Incoming,
         dialler: &Dialler,
-        alarm: &mut (impl Timer + Send),
+        timer: &mut (impl Timer + Send),
     ) -> impl Future<Output = Option<TesseronTransport>> + Send;
 }
 
@@ -41,13 +41,13 @@ enum Next<C> {
 /// Accepts connections and refreshes the claim, until the host is closed.
 pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorGuard, sockets: S) {
     let shared = &guard.0;
-    let mut alarm = sockets.alarm();
+    let mut timer = sockets.timer();
     // This future is kept over a refresh of the claim, since it may have accepted a connection, and be looking up its user.
     let mut accepting = pin!(acceptor.accept());
     loop {
         let next = poll_fn(|cx| {
             let Some(accept_state) = shared.accept_state(cx) else { return Poll::Ready(Next::Closed) };
-            if accept_state.due().is_some_and(|at| alarm.poll_until(cx, at).is_ready()) {
+            if accept_state.due().is_some_and(|at| timer.poll_until(cx, at).is_ready()) {
                 return Poll::Ready(Next::Refresh);
             }
             if accept_state.has_error() { Poll::Pending } else { accepting.as_mut().poll(cx).map(Next::Accepted) }
@@ -63,9 +63,9 @@ pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorG
         accepting.set(acceptor.accept());
         for (incoming, peer) in accepted.map_err(|error| shared.on_accept_failed(error)).unwrap_or_default() {
             let Some(dialler) = shared.arrive(peer) else { continue };
-            let mut alarm = sockets.alarm();
+            let mut timer = sockets.timer();
             sockets.spawn(Box::pin(async move {
-                if let Some(Some(transport)) = dialler.unless_evicted(D::admit(incoming, &dialler, &mut alarm)).await {
+                if let Some(Some(transport)) = dialler.unless_evicted(D::admit(incoming, &dialler, &mut timer)).await {
                     dialler.shared().queue_channel(transport);
                 }
             }));
@@ -158,7 +158,7 @@ mod tcp {
             // The look-up is a blocking task, since the tables of a busy machine are long. If the task does not end in time, the users stay
             // unknown.
             let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
-            in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
+            in_time(&mut self.sockets.timer(), found).await.flatten().unwrap_or(unknown)
         }
     }
 
@@ -181,24 +181,24 @@ mod tcp {
             }
         }
 
-        async fn admit(mut incoming: S::Tcp, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
+        async fn admit(mut incoming: S::Tcp, dialler: &Dialler, timer: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
             let shared = dialler.shared();
             let mut gate = dialler.accept_web_socket();
-            let request = until(alarm, gate.poll_timeout()?, upgrade::read::<S::Io, _>(&mut incoming)).await?.ok()?;
+            let request = until(timer, gate.poll_timeout()?, upgrade::read::<S::Io, _>(&mut incoming)).await?.ok()?;
             let mut step = shared.handle_upgrade(&mut gate, request.offer());
             while let (UpgradeStep::Wait, Some(due)) = (step, gate.poll_timeout()) {
-                let _ = until(alarm, due, pending::<()>()).await;
+                let _ = until(timer, due, pending::<()>()).await;
                 step = shared.handle_upgrade_timeout(&mut gate);
             }
             match step {
                 UpgradeStep::Open(channel) => {
                     // The app is occupied from here on, so the guard that frees it again is made at once.
                     let guard = ChannelGuard::new(shared, channel);
-                    let socket = in_time(alarm, upgrade::accept::<S::Io, _>(incoming, request)).await?.ok()?;
+                    let socket = in_time(timer, upgrade::accept::<S::Io, _>(incoming, request)).await?.ok()?;
                     Some(TesseronTransport::guarded(Box::new(socket), guard))
                 }
                 UpgradeStep::Refuse(refused) => {
-                    in_time(alarm, upgrade::refuse::<S::Io, _>(&mut incoming, refused)).await?.ok()?;
+                    in_time(timer, upgrade::refuse::<S::Io, _>(&mut incoming, refused)).await?.ok()?;
                     None
                 }
                 UpgradeStep::Wait | UpgradeStep::Close => None,
@@ -258,13 +258,13 @@ mod unix {
             S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, PeerUser::ThisUser)]))
         }
 
-        async fn admit(incoming: S::Unix, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
+        async fn admit(incoming: S::Unix, dialler: &Dialler, timer: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
             let shared = dialler.shared();
             match dialler.accept_unix() {
                 UnixChannel::Open(channel) => {
                     Some(TesseronTransport::guarded(Box::new(incoming), ChannelGuard::new(shared, channel)))
                 }
-                UnixChannel::Gated(gate) => bind(incoming, gate, shared, alarm).await,
+                UnixChannel::Gated(gate) => bind(incoming, gate, shared, timer).await,
             }
         }
     }
@@ -274,15 +274,15 @@ mod unix {
         mut io: I,
         mut gate: HostGate,
         shared: &Arc<Shared>,
-        alarm: &mut (impl Timer + Send),
+        timer: &mut (impl Timer + Send),
     ) -> Option<TesseronTransport> {
         io.set_frame_limit(MAX_BIND_LINE);
         while let Some(due) = gate.poll_timeout() {
             let step = if gate.is_deciding() {
-                let _ = until(alarm, due, pending::<()>()).await;
+                let _ = until(timer, due, pending::<()>()).await;
                 shared.handle_bind_timeout(&mut gate)
             } else {
-                match until(alarm, due, poll_fn(|cx| io.poll_recv(cx))).await {
+                match until(timer, due, poll_fn(|cx| io.poll_recv(cx))).await {
                     Some(frame) => shared.handle_bind(&mut gate, frame.ok()??),
                     None => shared.handle_bind_timeout(&mut gate),
                 }
@@ -291,7 +291,7 @@ mod unix {
             let guard = if let HostNext::Open(channel) = step.next { Some(ChannelGuard::new(shared, channel)) } else { None };
             if let Some(reply) = step.reply {
                 io.start_send(Transmit::new(reply)).ok()?;
-                in_time(alarm, poll_fn(|cx| io.poll_flush(cx))).await?.ok()?;
+                in_time(timer, poll_fn(|cx| io.poll_flush(cx))).await?.ok()?;
             }
             if let Some(guard) = guard {
                 io.set_frame_limit(Limits::default().frame_bytes);

@@ -24,12 +24,12 @@ pub async fn dial<S: Sockets>(
     instance: &Instance,
     code: Option<&ClaimCode>,
 ) -> Result<TesseronTransport, TesseronError> {
-    let mut alarm = sockets.alarm();
+    let mut timer = sockets.timer();
     let dialled = match &instance.address {
         #[cfg(feature = "websocket")]
-        Address::WebSocket(url) => web_socket::dial::<S>(url, code, &mut alarm).await,
+        Address::WebSocket(url) => web_socket::dial::<S>(url, code, &mut timer).await,
         #[cfg(unix)]
-        Address::Unix(path) => unix::dial::<S>(path, code, &mut alarm).await,
+        Address::Unix(path) => unix::dial::<S>(path, code, &mut timer).await,
         #[cfg(not(all(unix, feature = "websocket")))]
         _ => Err(io::ErrorKind::Unsupported.into()),
     };
@@ -71,13 +71,13 @@ mod web_socket {
     pub(super) async fn dial<S: Sockets>(
         url: &LoopbackUrl,
         code: Option<&ClaimCode>,
-        alarm: &mut S::Alarm,
+        timer: &mut S::Timer,
     ) -> Result<TesseronTransport, Failed> {
         let upgraded = async {
             let stream = connect::<S>(url).await?;
             upgrade::request_upgrade::<S::Io, _>(stream, url, code).await
         };
-        let socket = in_time(alarm, upgraded).await.ok_or(io::ErrorKind::TimedOut)??;
+        let socket = in_time(timer, upgraded).await.ok_or(io::ErrorKind::TimedOut)??;
         Ok(TesseronTransport::dialled(Box::new(socket)))
     }
 
@@ -112,12 +112,12 @@ mod unix {
     pub(super) async fn dial<S: Sockets>(
         path: &Path,
         code: Option<&ClaimCode>,
-        alarm: &mut S::Alarm,
+        timer: &mut S::Timer,
     ) -> Result<TesseronTransport, Failed> {
         check(path)?;
-        let mut io = in_time(alarm, S::connect_unix(path)).await.ok_or(io::ErrorKind::TimedOut)??;
+        let mut io = in_time(timer, S::connect_unix(path)).await.ok_or(io::ErrorKind::TimedOut)??;
         if let Some(code) = code {
-            bind(&mut io, code, alarm).await?;
+            bind(&mut io, code, timer).await?;
         }
         Ok(TesseronTransport::dialled(Box::new(io)))
     }
@@ -132,8 +132,8 @@ mod unix {
     }
 
     /// Sends the code, and waits until the app has accepted it.
-    async fn bind(io: &mut impl FrameIo<Error = io::Error>, code: &ClaimCode, alarm: &mut impl Timer) -> Result<(), Failed> {
-        let mut gate = DialGate::new(code, DialGate::WAIT, alarm.now());
+    async fn bind(io: &mut impl FrameIo<Error = io::Error>, code: &ClaimCode, timer: &mut impl Timer) -> Result<(), Failed> {
+        let mut gate = DialGate::new(code, DialGate::WAIT, timer.now());
         io.set_frame_limit(MAX_BIND_LINE);
         while let Some(bind) = gate.poll_transmit() {
             io.start_send(Transmit::new(bind))?;
@@ -143,11 +143,11 @@ mod unix {
                 poll_fn(|cx| io.poll_flush(cx)).await?;
                 poll_fn(|cx| io.poll_recv(cx)).await
             };
-            let step = match until(alarm, due, answer).await {
+            let step = match until(timer, due, answer).await {
                 Some(Ok(Some(frame))) => gate.handle_frame(frame),
                 Some(Ok(None)) => gate.handle_end().map(|()| DialStep::Wait),
                 Some(Err(error)) => return Err(error.into()),
-                None => gate.handle_timeout(alarm.now()).map(|()| DialStep::Wait),
+                None => gate.handle_timeout(timer.now()).map(|()| DialStep::Wait),
             };
             step.map_err(Failed::Unbound)?;
         }

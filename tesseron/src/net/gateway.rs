@@ -116,7 +116,7 @@ impl<S: Sockets> Gateway<S> {
     /// # Errors
     /// [`adapter_io::Error::Broken`] if the transport fails.
     pub async fn serve<I: FrameIo<Error = io::Error>>(&self, transport: I) -> Result<(), TesseronError> {
-        drive(self.bridge.leg(Leg::Agent), transport, self.sockets.alarm()).await
+        drive(self.bridge.leg(Leg::Agent), transport, self.sockets.timer()).await
     }
 
     /// The agent's leg. Drive it instead of calling [`Gateway::serve`] if the transport has several lanes; `http-service` serves it as an
@@ -306,10 +306,10 @@ impl<S: Sockets> Gateway<S> {
         apps.channels.insert(channel, instance.id.clone());
         drop(apps);
         let leg = self.bridge.leg(Leg::App(channel));
-        let alarm = self.sockets.alarm();
+        let timer = self.sockets.timer();
         self.sockets.spawn(Box::pin(async move {
             // The bridge has handled the end; an error of one app does not end the gateway.
-            let _ = drive(leg, transport, alarm).await;
+            let _ = drive(leg, transport, timer).await;
         }));
     }
 }
@@ -344,8 +344,8 @@ impl<S: Sockets> fmt::Debug for Gateway<S> {
     }
 }
 
-async fn drive<I: FrameIo<Error = io::Error>>(leg: BridgeLeg, transport: I, alarm: impl Timer) -> Result<(), TesseronError> {
-    match Driver::new(leg, transport, alarm).next_event().await.map_err(TransportError::broken)? {
+async fn drive<I: FrameIo<Error = io::Error>>(leg: BridgeLeg, transport: I, timer: impl Timer) -> Result<(), TesseronError> {
+    match Driver::new(leg, transport, timer).next_event().await.map_err(TransportError::broken)? {
         Some(never) => match never {},
         None => Ok(()),
     }

@@ -59,10 +59,10 @@ const MAX_BIND_LINE: usize = 4096;
 /// A runtime for Tesseron. In addition to tasks and a clock it has timers, the wall clock, and TCP and Unix sockets.
 pub trait Sockets: Runtime + Clone {
     /// A timer.
-    type Alarm: Timer + Send + 'static;
+    type Timer: Timer + Send + 'static;
 
     /// Creates a timer on the clock of this runtime.
-    fn alarm(&self) -> Self::Alarm;
+    fn timer(&self) -> Self::Timer;
 
     /// The time of the wall clock, in milliseconds since 1970, for manifests, breadcrumbs and the times of claims.
     fn epoch_ms(&self) -> u64;
@@ -109,23 +109,23 @@ pub trait Sockets: Runtime + Clone {
 }
 
 /// Waits for `future`, at most until `at`; `None` if that time is reached first.
-async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Option<F::Output> {
+async fn until<F: Future>(timer: &mut impl Timer, at: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| {
         // The clock is read as well: the timer is not polled if `future` is ready, and may fire late if `future` keeps waking itself.
-        if alarm.now() >= at {
+        if timer.now() >= at {
             return Poll::Ready(None);
         }
         match future.as_mut().poll(cx) {
             Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending => alarm.poll_until(cx, at).map(|()| None),
+            Poll::Pending => timer.poll_until(cx, at).map(|()| None),
         }
     })
     .await
 }
 
 /// Waits for `future`, at most for `IO_TIMEOUT`; `None` if it takes longer.
-async fn in_time<F: Future>(alarm: &mut impl Timer, future: F) -> Option<F::Output> {
-    let at = alarm.now().saturating_add(IO_TIMEOUT);
-    until(alarm, at, future).await
+async fn in_time<F: Future>(timer: &mut impl Timer, future: F) -> Option<F::Output> {
+    let at = timer.now().saturating_add(IO_TIMEOUT);
+    until(timer, at, future).await
 }

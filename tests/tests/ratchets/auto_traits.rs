@@ -171,7 +171,7 @@ mod adapter_tokio {
     asserted! {
         []
         shared: [
-            Alarm, Clock, Connection, HttpServerAddress, Process, Stdin, Stdout, TokioIo, Child, Duplex, Tcp, TcpListener, Unix,
+            ClockTimer, Clock, Connection, HttpServerAddress, Process, Stdin, Stdout, TokioIo, Child, Duplex, Tcp, TcpListener, Unix,
             UnixListener
         ]
         moved: []
@@ -185,7 +185,7 @@ mod adapter_smol {
     asserted! {
         []
         shared: [
-            Alarm, Clock, Connection, HttpServerAddress, SmolIo, Stdin, Stdout, Duplex, Tcp, TcpListener, Unix, UnixListener
+            ClockTimer, Clock, Connection, HttpServerAddress, SmolIo, Stdin, Stdout, Duplex, Tcp, TcpListener, Unix, UnixListener
         ]
         moved: [Process, Child]
         local: []
