@@ -25,7 +25,7 @@ pub(crate) enum Message {
     /// The peer confirms the handshake.
     HandshakeConfirmed,
     /// A request that the dialect answers itself. The session sends `result` in every state, unless a request in flight has the same id.
-    Answered {
+    AnsweredByDialect {
         id: WireId,
         result: Json,
         /// `true` if the request needs no handshake before it.
@@ -228,7 +228,7 @@ pub(crate) struct Rules {
     /// `true` if this end opens the handshake.
     pub(crate) opens: bool,
     /// The event after which our requests may be sent, once we have answered the peer's handshake request.
-    pub(crate) confirmation: Confirmation,
+    pub(crate) requests_start: RequestsStart,
     /// `true` if cancels and input requests name a call by its token. In this case, an input request must name a live call.
     pub(crate) names_calls: bool,
     /// `true` if a call that is cancelled is still answered.
@@ -256,9 +256,9 @@ pub(crate) struct Rules {
 
 /// The event after which the end that answers the handshake may send requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Confirmation {
+pub(crate) enum RequestsStart {
     /// The peer confirms the handshake. Until then requests are held.
-    Peer,
+    Confirmed,
     /// The owner calls [`crate::Session::claim`]. Until then requests are refused.
-    Owner,
+    Claimed,
 }

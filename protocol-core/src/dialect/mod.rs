@@ -41,8 +41,8 @@ pub(crate) use list::list_of;
 pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
 pub(crate) use mcp::RetryMembers;
 pub(crate) use message::{
-    Confirmation, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, PeerChange,
-    ProbeVerdict, Refusal, ResponseBody, Rules, StatelessCaller,
+    EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, PeerChange, ProbeVerdict,
+    Refusal, RequestsStart, ResponseBody, Rules, StatelessCaller,
 };
 pub use open_url::{Consent, OpenUrl};
 pub(crate) use outgoing::{Outgoing, Parts, Stamp};
@@ -514,8 +514,14 @@ impl Dialect {
         delegate!(self, protocol => protocol.too_deep(depth, max))
     }
 
-    pub(crate) fn busy(self, closing: bool) -> RpcError {
-        delegate!(self, protocol => protocol.busy(closing))
+    /// The error for a request over a limit.
+    pub(crate) fn busy(self) -> RpcError {
+        delegate!(self, protocol => protocol.busy("too many requests at once"))
+    }
+
+    /// The error for a request that comes while the session closes.
+    pub(crate) fn closing(self) -> RpcError {
+        delegate!(self, protocol => protocol.busy("closing"))
     }
 
     /// The error for an input request of a call that has ended.

@@ -405,7 +405,7 @@ impl Session {
         let open = inbound.stop(id, &mut self.timers, &mut self.progress_queue);
         self.take_outbound_inputs_back(open);
         self.outbox.settle(lane);
-        self.serve_lane(lane);
+        self.use_room(lane);
         self.outbox.note_idle(lane);
         self.push_event(Event::Cancelled { id, why });
     }
@@ -502,7 +502,7 @@ impl Session {
         {
             self.push_cancel_as(input.lane(), Class::InputRequest, key.0, reason);
         }
-        self.serve_lane(input.lane());
+        self.use_room(input.lane());
         Some(input)
     }
 

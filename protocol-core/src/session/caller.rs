@@ -9,15 +9,15 @@ use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
 use super::types::{Invoke, InvokeError, NotLive, SendError};
-use crate::dialect::{Answer, Capabilities, Confirmation, Rules, Stamp, Unfit};
+use crate::dialect::{Answer, Capabilities, RequestsStart, Rules, Stamp, Unfit};
 use crate::json::Json;
 use crate::time::Instant;
 use crate::wire::WireId;
 
 impl Session {
     /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). If the handshake is not done yet, the call
-    /// is held, except for a ping, which is held only while a probe is open. On Tesseron such a call is refused instead
-    /// ([`SendError::NotReady`]). The time limits of a call ([`crate::CallTimeouts`]) start when its request is queued; until then only
+    /// is held, except for a ping, which is held only while a probe is open. On Tesseron a call before the
+    /// handshake is refused ([`SendError::NotReady`]). The time limits of a call ([`crate::CallTimeouts`]) start when its request is queued; until then only
     /// [`crate::Timeouts::handshake`] and [`crate::Timeouts::probe`] limit it.
     ///
     /// # Errors
@@ -50,8 +50,8 @@ impl Session {
     /// Answers an input request of the peer ([`Event::InputRequested`]).
     ///
     /// If the input request came in a round (MCP 2026-07-28, Multi Round-Trip Requests), the retry is sent after the last answer of the
-    /// round. A retry cannot contain [`Answer::Refused`]. If a user answers the input request, the refusal is sent as if the user had made
-    /// no decision. Otherwise the refusal ends the call with [`Outcome::Unanswered`].
+    /// round. A retry cannot contain [`Answer::Refused`]. For an input request of a kind that a user answers (elicitation, confirmation), the
+    /// refusal is sent as if the user had made no decision. For any other kind it ends the call with [`Outcome::Unanswered`].
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).
@@ -88,7 +88,7 @@ impl Session {
             None => call.depth,
             Some(key) => self.inbound_inputs.get(&key).map(|input| input.depth().max(call.depth)).ok_or(SendError::NoParent)?,
         };
-        if self.rules.confirmation == Confirmation::Owner && !self.handshake.may_send_requests() {
+        if self.rules.requests_start == RequestsStart::Claimed && !self.handshake.may_send_requests() {
             let wrong_end = self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd);
             return Err(if wrong_end { SendError::WrongEnd } else { SendError::NotReady });
         }
@@ -102,7 +102,7 @@ impl Session {
             return Err(SendError::WrongEnd);
         }
         let size = self.rules.dialect.call_size(outgoing).saturating_add(Stamp::size_with(&self.stamp));
-        if size > self.config.limits.frame_bytes || !self.may_subscribe(outgoing) {
+        if size > self.config.limits.frame_bytes || !self.has_room_to_subscribe(outgoing) {
             return Err(SendError::TooLarge);
         }
         let in_flight = self.outbound_calls.len().saturating_add(self.events.settled());
@@ -118,7 +118,8 @@ impl Session {
         let default = if call.op().is_subscription() { self.config.timeouts.of_listen() } else { self.config.timeouts.call };
         let timeouts = call.timeouts.unwrap_or(default);
         let observed = match self.rules.names_calls {
-            // If calls have names (Tesseron), the peer may report progress of every action unasked. Only actions can be cancelled.
+            // If calls have names (Tesseron), the peer may report progress of every action unasked. `is_cancellable`
+            // is `true` for exactly the calls of actions.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
@@ -170,7 +171,7 @@ impl Session {
         if self.rules.stateless && self.serve_locally(&request) {
             return self.finish_call(id, Outcome::Result(Json::empty_object()));
         }
-        if !self.may_subscribe(&request) || !self.has_room_for(&request) {
+        if !self.has_room_to_subscribe(&request) || !self.has_room_for(&request) {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
         let ticket = self.push_request(id, &request, observed, depth);
@@ -189,7 +190,7 @@ impl Session {
         if let Withdrawal::Request(ticket) = call.withdrawal() {
             let sends_cancel = call.rules().dialect.is_cancellable(call.op()) && !matches!(outcome, Outcome::Lost);
             let unsent = self.outbox.withdraw(ticket);
-            self.serve_lane(Lane::CHANNEL);
+            self.use_room(Lane::CHANNEL);
             if !unsent && sends_cancel {
                 self.push_cancel(exchange, reason);
             }

@@ -156,7 +156,7 @@ impl Session {
     pub(super) fn lose_lane(&mut self, lane: Lane) {
         self.lose_inbound_by(lane, |rules| rules.lane_bound);
         self.outbox.set_writable(lane, true);
-        self.serve_lane(lane);
+        self.use_room(lane);
         if self.rules.lane_bound {
             self.lose_handshake_request(lane);
             self.forget_lane(lane);
@@ -215,7 +215,7 @@ impl Session {
             if let Some(input) = self.close_outbound_input(key) {
                 if let Some(ticket) = input.ticket() {
                     self.outbox.withdraw(ticket);
-                    self.serve_lane(input.lane());
+                    self.use_room(input.lane());
                 }
                 self.deliver_answer(key, &input, Err(InputFailed::Lost));
             }

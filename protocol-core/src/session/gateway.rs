@@ -5,7 +5,7 @@ use super::lane_queue::Class;
 use super::route::{Lane, ReplyKind};
 use super::types::{NotLive, SendError};
 use crate::dialect::tesseron::{ClaimState, Welcome};
-use crate::dialect::{Capabilities, Confirmation, Identity};
+use crate::dialect::{Capabilities, Identity, RequestsStart};
 use crate::error::RpcError;
 use crate::shared::Arc;
 use crate::time::Instant;
@@ -49,7 +49,7 @@ impl Session {
     /// the session is closing or closed.
     pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), SendError> {
         self.advance(now);
-        if self.rules.opens || self.rules.confirmation != Confirmation::Owner {
+        if self.rules.opens || self.rules.requests_start != RequestsStart::Claimed {
             return Err(SendError::WrongEnd);
         }
         if !self.ending.is_open() {

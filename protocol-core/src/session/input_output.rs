@@ -106,7 +106,7 @@ impl Session {
         }
         self.outbox.set_writable(lane, is_writable);
         if is_writable {
-            self.serve_lane(lane);
+            self.use_room(lane);
             self.outbox.note_idle(lane);
         }
         self.tidy();
@@ -350,7 +350,7 @@ impl Session {
             self.restart_overload(lane);
         }
         if self.progress_queue.has_blocked() || lane != Lane::CHANNEL {
-            self.serve_lane(lane);
+            self.use_room(lane);
             self.outbox.note_idle(lane);
         }
         self.tidy();
@@ -358,7 +358,7 @@ impl Session {
 
     /// Unblocks the calls that wait for room on a lane, if there is room. Called whenever frames of a lane were polled or withdrawn, or the
     /// lane was resumed.
-    pub(super) fn serve_lane(&mut self, lane: Lane) {
+    pub(super) fn use_room(&mut self, lane: Lane) {
         if self.progress_queue.is_blocked(lane) && self.outbox.has_room(lane) {
             self.progress_queue.unblock(lane);
         }

@@ -106,7 +106,7 @@ impl Session {
         }
         // A session that is finishing still completes the handshake, for the calls that are held for it.
         if !self.ending.may_write() {
-            return self.refuse(id, None, |session| session.rules.dialect.busy(true));
+            return self.refuse(id, None, |session| session.rules.dialect.closing());
         }
         match request {
             Err(HandshakeRejected { error, is_final }) => {

@@ -399,6 +399,7 @@ impl OutboundCall {
         matches!(self.state, State::Held(_))
     }
 
+    /// Returns `true` for a cancelled call that waits for the reply of the peer (Tesseron).
     pub(super) fn is_given_up(&self) -> bool {
         matches!(self.state, State::GivenUp { .. })
     }

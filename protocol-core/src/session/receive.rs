@@ -58,7 +58,7 @@ impl Session {
             Message::Ask { id, ask, parent, depth } => self.handle_ask(id, ask, parent, depth),
             Message::Cancel { id, reason } => self.handle_cancel(&id, reason),
             Message::PeerChanged(change) => self.handle_change(change),
-            Message::Answered { id, result, is_stateless } => {
+            Message::AnsweredByDialect { id, result, is_stateless } => {
                 if is_stateless {
                     self.stop_awaiting_handshake();
                 }
@@ -103,8 +103,8 @@ impl Session {
         }
     }
 
-    /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call": result, task as a result,
-    /// invalid answer, error, late answer, response to no request).
+    /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call", rows *result*, *task as a
+    /// result*, *invalid answer*, *error*, *late answer* and *response to no request*).
     fn handle_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
@@ -121,6 +121,7 @@ impl Session {
         if call.ticket().is_some_and(|ticket| self.outbox.is_unpolled(ticket)) {
             return self.violation(Violation::UnknownResponse);
         }
+        // A cancelled call that waits for the reply of the peer (Tesseron).
         if call.is_given_up() {
             if let ResponseBody::Error(error) = &body {
                 call.note_partial(call.rules().dialect.read_partial(error));
@@ -137,6 +138,7 @@ impl Session {
         match (fit, &outcome) {
             (ResultFit::AsksForInput, Outcome::Result(result)) => return self.handle_round(id, result),
             (ResultFit::Fits, _) => {}
+            // A result with a tolerated fault is reported, and still delivered.
             _ => self.violation(Violation::InvalidResponse),
         }
         self.finish_call(id, if fit == ResultFit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
@@ -242,7 +244,7 @@ impl Session {
             return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         };
         if !self.ending.is_open() {
-            return self.refuse(id, None, |session| session.rules.dialect.busy(true));
+            return self.refuse(id, None, |session| session.rules.dialect.closing());
         }
         if self.is_too_fast() {
             return self.refuse_as_busy(id);
@@ -255,6 +257,7 @@ impl Session {
             return self.refuse_as_busy(id);
         }
         let rules = terms.rules();
+        // On Tesseron the token is also the name of the call, by which cancels and input requests refer to the call.
         let name = token.as_ref().filter(|_| rules.names_calls);
         let lane = self.arriving.lane;
         let name = name.map(|name| (lane, name.clone()));
@@ -293,7 +296,7 @@ impl Session {
     }
 
     fn refuse_as_busy(&mut self, id: WireId) {
-        self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
+        self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy());
     }
 
     fn inferred_depth(&self) -> u8 {
@@ -308,7 +311,7 @@ impl Session {
 
     /// Returns `true` if the session has used this number, and no exchange of ours with it is open. The exchange of a cancelled call that
     /// still waits for the peer's reply counts as ended.
-    fn was_ours(&self, number: u64) -> bool {
+    fn is_ended_exchange(&self, number: u64) -> bool {
         let is_over = match self.response_target(number) {
             Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
             Some(ResponseTarget::OutboundInput(_) | ResponseTarget::Opening(..) | ResponseTarget::Subscription) => false,
@@ -324,7 +327,7 @@ impl Session {
                 .refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::InputRequest));
         }
         if !self.ending.may_write() {
-            return self.refuse(id, None, |session| session.rules.dialect.busy(true));
+            return self.refuse(id, None, |session| session.rules.dialect.closing());
         }
         if self.is_too_fast() {
             return self.refuse_as_busy(id);
@@ -336,7 +339,7 @@ impl Session {
         let parent = self.parent_of_ask(named);
         if parent.is_none() && self.rules.names_calls {
             // The peer may have sent the input request before it received the cancel of the call. That is not a violation.
-            let is_late = named.is_some_and(|number| self.was_ours(number));
+            let is_late = named.is_some_and(|number| self.is_ended_exchange(number));
             self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
             let violation = (!is_late).then_some(Violation::UndeclaredInput);
             return self.refuse(id, violation, |session| session.rules.dialect.no_such_call());
@@ -367,21 +370,21 @@ impl Session {
 
     /// The call that an input request belongs to:
     /// 1. The call that it names or, if it names none, the call on whose stream it came.
-    /// 2. If there is no such call, or it cannot have asked: on Tesseron `None`; on MCP one of the calls in flight that can have asked:
-    ///    the one with the greatest sampling depth, and of several with this depth the newest.
+    /// 2. If there is no such call, or it cannot be the parent: on Tesseron `None`; on MCP one of the calls in flight that can be the
+    ///    parent: the one with the greatest sampling depth, and of several with this depth the newest.
     ///
-    /// A call can have asked if its request was polled and is not a ping. On Tesseron, it must also be a call of an action.
+    /// A call can be the parent if its request was polled and is not a ping. On Tesseron, it must also be a call of an action.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         let may_ask = |op: Op| !op.is_ping() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
-        let can_have_asked =
+        let can_be_parent =
             |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket));
         let named = named.map(OutboundId).or_else(|| self.within.map(|exchange| OutboundId(exchange.0)));
-        let named = named.filter(|id| self.outbound_calls.get(id).is_some_and(can_have_asked));
+        let named = named.filter(|id| self.outbound_calls.get(id).is_some_and(can_be_parent));
         if self.rules.names_calls {
             return named;
         }
         named.or_else(|| {
-            let in_flight = self.outbound_calls.iter().filter(|(_, call)| can_have_asked(call));
+            let in_flight = self.outbound_calls.iter().filter(|(_, call)| can_be_parent(call));
             in_flight.max_by_key(|(id, call)| (call.depth(), *id)).map(|(id, _)| id)
         })
     }
@@ -429,7 +432,8 @@ impl Session {
             return false;
         }
         // Without a handshake an id may be used again once its response was sent (MCP, basic, "Requests").
-        if self.peer_ids.insert(lane, id.clone(), id_use) && !rules.stateless {
+        let is_past = self.peer_ids.insert(lane, id.clone(), id_use);
+        if is_past && !rules.stateless {
             self.violation(Violation::ReusedId);
         }
         true
@@ -437,7 +441,8 @@ impl Session {
 
     /// Queues an event for a log record, unless the record names a call that is not open.
     fn handle_log(&mut self, record: LogRecord, invocation: Option<u64>) {
-        let is_live = |number: u64| self.response_target(number).is_some() && !self.was_ours(number);
+        // The exchange is open, and its call is not cancelled.
+        let is_live = |number: u64| self.response_target(number).is_some() && !self.is_ended_exchange(number);
         if invocation.is_none_or(is_live) {
             self.push_event(Event::Log(record));
         } else {

@@ -65,7 +65,7 @@ impl Session {
 
     /// Returns `false` for a call with which the subscription would have more resources than [`crate::Limits::subscriptions`], or its
     /// request would be longer than a frame may be.
-    pub(super) fn may_subscribe(&self, call: &Outgoing) -> bool {
+    pub(super) fn has_room_to_subscribe(&self, call: &Outgoing) -> bool {
         if !self.rules.stateless || call.op != Op::Subscribe {
             return true;
         }
@@ -99,7 +99,7 @@ impl Session {
     /// Cancels a subscription of ours.
     fn end_subscription(&mut self, ended: &Subscription) {
         let unsent = self.outbox.withdraw(ended.ticket());
-        self.serve_lane(Lane::CHANNEL);
+        self.use_room(Lane::CHANNEL);
         if !unsent {
             self.push_cancel(ended.exchange(), None);
         }

@@ -21,7 +21,7 @@ pub(crate) use stateless::{write_acknowledged, write_published};
 pub(crate) use stateless_client::{names_our_revision, read_probe_answer, write_listen, write_probe};
 
 use crate::dialect::form::{self, FieldKinds};
-use crate::dialect::message::Confirmation;
+use crate::dialect::message::RequestsStart;
 use crate::dialect::{AskUnfit, Capabilities, Dialect, Notice, Op, Rules, Unfit};
 
 /// An end of MCP.
@@ -188,7 +188,7 @@ impl Mcp {
             dialect: Dialect::Mcp(self),
             stateless: is_stateless,
             opens: matches!(self.side, Side::Client),
-            confirmation: Confirmation::Peer,
+            requests_start: RequestsStart::Confirmed,
             names_calls: false,
             answers_cancelled: false,
             cancels_input_requests: true,

@@ -94,7 +94,7 @@ impl Mcp {
         }
         let json = || params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
         match (self.side, op_of(method)) {
-            (_, Some(Op::Ping)) => Message::Answered { id, result: Json::empty_object(), is_stateless: false },
+            (_, Some(Op::Ping)) => Message::AnsweredByDialect { id, result: Json::empty_object(), is_stateless: false },
             (Side::Server, Some(Op::SetLogLevel)) if own.logging => set_level(id, params),
             (Side::Server, Some(op)) if offers(own, op, self.revision()) => {
                 let given = meta.given(frame);

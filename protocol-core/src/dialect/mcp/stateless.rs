@@ -157,7 +157,7 @@ pub(super) fn request(
             read_request_or_retry(op, params, frame).map_err(|why| Box::new(wrong_params(why)))
         }
         Some(_) => return not_found(None, id, method),
-        None if method == DISCOVER => return Message::Answered { id, result: discovered(local), is_stateless: true },
+        None if method == DISCOVER => return Message::AnsweredByDialect { id, result: discovered(local), is_stateless: true },
         None => match core::str::from_utf8(method).unwrap_or_default() {
             name if lists(local.custom_methods, name) && !is_reserved(name) => {
                 Ok(RawParams::custom(name, params.map_or_else(Json::empty_object, |params| frame.json(params.text()))))

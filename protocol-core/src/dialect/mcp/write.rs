@@ -488,8 +488,8 @@ impl Mcp {
         RpcError::fixed(RpcError::TOO_DEEP, "sampling is nested too deep").with_data(depth_data(depth, max))
     }
 
-    pub(crate) fn busy(self, closing: bool) -> RpcError {
-        RpcError::fixed(RpcError::BUSY, if closing { "closing" } else { "too many requests at once" })
+    pub(crate) fn busy(self, why: &'static str) -> RpcError {
+        RpcError::fixed(RpcError::BUSY, why)
     }
 
     pub(crate) fn no_such_call(self) -> RpcError {

@@ -16,7 +16,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::dialect::form::{self, FieldKinds};
-use crate::dialect::message::Confirmation;
+use crate::dialect::message::RequestsStart;
 use crate::dialect::{Ask, AskUnfit, Capabilities, Dialect, Identity, Notice, Op, Rules, Unfit};
 use crate::json::{Json, Text};
 
@@ -204,7 +204,7 @@ impl Tesseron {
             stateless: false,
             dialect: Dialect::Tesseron(self),
             opens: self.is_app(),
-            confirmation: Confirmation::Owner,
+            requests_start: RequestsStart::Claimed,
             names_calls: true,
             answers_cancelled: true,
             cancels_input_requests: false,

@@ -272,10 +272,9 @@ impl Tesseron {
         RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(depth_data(depth, max))
     }
 
-    pub(crate) fn busy(self, closing: bool) -> RpcError {
+    pub(crate) fn busy(self, why: &'static str) -> RpcError {
         let mut data = Vec::new();
         Object::write(&mut data, |object| object.boolean("busy", true));
-        let why = if closing { "closing" } else { "too many requests at once" };
         RpcError::fixed(RpcError::INTERNAL, why).with_data(Json::written(data))
     }
 
