@@ -7,7 +7,7 @@ use testkit::scripted::{call_tool, cancelled, error, initialize, ok, progress, r
 
 /// The reply to a batch that is not accepted.
 const REFUSED: &str =
-    r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a batch where none is allowed, an empty or an oversized one"}}"#;
+    r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"an empty batch, an oversized one, or any batch where none is allowed"}}"#;
 
 fn server() -> Scripted {
     Scripted::server_at(server_config(), "2025-03-26", "{}")
