@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol_core::{
-    CallTimeouts, TimeoutKind, Close, CloseReason, Config, Event, Identity, InboundId, Instant, Invoke, Json, Lane, Op, OutboundId,
-    Outcome, Progress, Reply, Reported, Session, ToolOutput, CancelReason,
+    CallTimeouts, CancelReason, Close, CloseReason, Config, Event, Identity, InboundId, Instant, Invoke, Json, Lane, Op,
+    OutboundId, Outcome, Progress, Reply, Reported, Session, TimeoutKind, ToolOutput,
 };
 
 const CALLS: u64 = 8;

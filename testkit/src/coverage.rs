@@ -31,7 +31,7 @@ pub enum Happening {
     /// A call that we serve ran into its deadline.
     Deadline,
     /// Progress was sent to the peer.
-    Report,
+    SentProgress,
     /// Progress of the peer was accepted.
     Progress,
     /// An outbound input request was accepted by the session.
@@ -72,7 +72,7 @@ impl Happening {
         Self::StatelessRequest,
         Self::PeerCancel,
         Self::Deadline,
-        Self::Report,
+        Self::SentProgress,
         Self::Progress,
         Self::InputRequest,
         Self::Answer,
@@ -101,7 +101,7 @@ impl Happening {
             Self::StatelessRequest => "no stateless request arrived",
             Self::PeerCancel => "the peer cancelled nothing",
             Self::Deadline => "no handler ran into its deadline",
-            Self::Report => "no progress was reported",
+            Self::SentProgress => "no progress was reported",
             Self::Progress => "no progress of the peer was accepted",
             Self::InputRequest => "no input request was made",
             Self::Answer => "no input request was answered",

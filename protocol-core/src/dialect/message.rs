@@ -245,7 +245,7 @@ pub(crate) struct Rules {
     /// `true` if an update of progress without a value is sent as it is. Otherwise the first such update is sent with the value 0, and a
     /// later one is kept until the value increases. A later update with a message is not kept, but sent with the last value, if
     /// [`ProgressPolicy::repeat_value_for_message`](crate::ProgressPolicy::repeat_value_for_message) is set.
-    pub(crate) sends_updates_without_value: bool,
+    pub(crate) allows_updates_without_value: bool,
     /// `true` if progress is sent as a percentage.
     pub(crate) percent: bool,
     /// `true` if an update that arrives with a value that does not increase is accepted without the value, provided that it has a message

@@ -166,7 +166,7 @@ impl Reporter {
                 return false;
             }
         }
-        let repeats = policy.repeat_value_for_message && !rules.sends_updates_without_value;
+        let repeats = policy.repeat_value_for_message && !rules.allows_updates_without_value;
         if repeats {
             if update.value.is_none() && update.message == self.message {
                 update.message = None;
@@ -178,7 +178,7 @@ impl Reporter {
                 self.message.clone_from(&update.message);
             }
         }
-        if update.value.is_none() && !rules.sends_updates_without_value {
+        if update.value.is_none() && !rules.allows_updates_without_value {
             // The protocol demands an increasing value. The first message is sent with the value 0; later messages wait for an increase,
             // unless the last value may be repeated.
             let can_begin = !repeats || update.message.is_some();
@@ -198,7 +198,7 @@ impl Reporter {
 
     /// The next step for the kept update.
     pub(super) fn next(&self, now: Instant, rules: &Rules) -> UpdateStep {
-        let Some(kept) = self.kept.as_ref().filter(|kept| kept.value.is_some() || rules.sends_updates_without_value) else {
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.value.is_some() || rules.allows_updates_without_value) else {
             return UpdateStep::Nothing;
         };
         if !self.final_passed && kept.value.is_some() && kept.value == kept.total {
@@ -223,7 +223,7 @@ impl Reporter {
 
     /// Takes the kept update to be sent just before the response, even if the windows are closed.
     pub(super) fn release_last(&mut self, rules: &Rules) -> Option<Progress> {
-        let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.sends_updates_without_value);
+        let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.allows_updates_without_value);
         if can_go { self.take() } else { None }
     }
 
@@ -331,7 +331,7 @@ impl Watcher {
     ) -> UpdateVerdict {
         let value = progress.value;
         let is_above = match (value, self.floor) {
-            (None, _) => rules.sends_updates_without_value,
+            (None, _) => rules.allows_updates_without_value,
             (Some(value), floor) => floor.is_none_or(|floor| value > floor),
         };
         if is_above {

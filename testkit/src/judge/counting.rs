@@ -15,7 +15,7 @@ pub(super) fn happening(fact: &Fact<'_>, frame: Option<&Value>) -> Option<Happen
         Fact::LaneLost { .. } => Happening::LaneLost,
         Fact::Received { .. } if frame.is_none() => Happening::Garbage,
         Fact::Received { effect, .. } if effect.began > 0 && frame.and_then(Stamp::read).is_some() => Happening::StatelessRequest,
-        Fact::Sent { .. } if frame.is_some_and(is_progress) => Happening::Report,
+        Fact::Sent { .. } if frame.is_some_and(is_progress) => Happening::SentProgress,
         Fact::Polled { event, .. } => match event {
             Event::Done { outcome, .. } => match outcome {
                 Outcome::Result(_) => Happening::Result,

@@ -71,7 +71,7 @@ fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
     assert!(rounds[0] > 10 && rounds[1] > 0, "no rounds: {rounds:?}");
     assert!(stateless.of(Happening::StatelessRequest) > 500, "{stateless}");
     let wanted = [Happening::Result, Happening::Cancel, Happening::PeerCancel, Happening::Timeout, Happening::Deadline];
-    for happening in wanted.into_iter().chain([Happening::Lost, Happening::Report, Happening::Progress, Happening::Closed]) {
+    for happening in wanted.into_iter().chain([Happening::Lost, Happening::SentProgress, Happening::Progress, Happening::Closed]) {
         assert!(stateless.of(happening) > 10, "{happening:?} with stateless requests:\n{stateless}");
     }
 }

@@ -195,7 +195,7 @@ impl Mcp {
             outlives_input: true,
             lane_bound: is_stateless,
             answers_unreadable: matches!(self.side, Side::Server),
-            sends_updates_without_value: false,
+            allows_updates_without_value: false,
             percent: false,
             accepts_no_increase: false,
         }

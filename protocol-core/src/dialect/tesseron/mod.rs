@@ -211,7 +211,7 @@ impl Tesseron {
             outlives_input: false,
             lane_bound: true,
             answers_unreadable: false,
-            sends_updates_without_value: true,
+            allows_updates_without_value: true,
             percent: true,
             accepts_no_increase: true,
         }
