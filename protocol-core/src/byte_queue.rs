@@ -15,7 +15,7 @@ pub(crate) const QUIET_COUNT: u8 = 16;
 /// The length in bytes from which a frame is *long*: its memory is kept for the next long frame. Otherwise the allocator would return
 /// memory of this size to the operating system, and each of its pages would be mapped and zeroed again.
 pub(crate) const LONG: usize = 32 * 1024;
-/// The memory of a long frame is freed after this many shorter frames, or by a call of `release_memory`.
+/// The memory of a long frame is freed after this many shorter frames, or when the driver calls `release_memory`.
 pub(crate) const MAX_UNUSED_FRAMES: u8 = 64;
 
 /// A queue of bytes, which are appended at its end and removed from its front. Its length is not bounded. The memory that a burst needed is

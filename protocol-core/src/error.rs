@@ -138,8 +138,8 @@ violations! {
     InvalidResponse = "a response of the wrong shape",
     /// An error response without an id: the peer could not read a frame of ours.
     ErrorWithoutId = "an error that names no request",
-    /// A request with the id of a request that is still being served. It gets no reply, since a reply would settle the first request. Or an
-    /// action with the invocation id of one that runs (Tesseron), which is answered with -32600.
+    /// A request with the id of a request that is still being served. It gets no reply, since a reply would settle the first request. Or a
+    /// call with the invocation id of a call that runs (Tesseron); it is answered with -32600.
     DuplicateRequest = "a request with the id of one in flight",
     /// A request on the channel with an id that is still remembered from an earlier exchange ([`crate::Limits::ended_ids`]). The request is
     /// served. A stateless request may use an id again.
@@ -168,7 +168,7 @@ violations! {
     /// whose request was not polled yet. Dropped.
     UnknownProgress = "progress for a call that was never made",
     /// A notice or an acknowledgement for a subscription that was never made or whose request was not polled yet. Or a notice for the
-    /// subscription of the session itself, before its acknowledgement or of a kind that the peer has not agreed to. Dropped.
+    /// subscription that the session has made itself, before its acknowledgement or of a kind that the peer has not agreed to. Dropped.
     UnknownSubscription = "a notice for a subscription that was not agreed on",
     /// Progress that does not increase. Dropped. It becomes an event at most once per call within the length of our rate window
     /// ([`crate::ProgressPolicy::window`]).

@@ -22,8 +22,8 @@ pub struct Limits {
     /// The longest id and the longest progress token of the peer, in bytes of JSON. Default: 1024.
     pub id_bytes: usize,
     /// The maximum of each of four numbers: outbound calls, inbound calls, outbound and inbound input requests. A cancelled inbound call
-    /// counts until its handler has ended. Until it is polled, an event that ends an outbound call or an outbound input request counts both
-    /// as an outbound call and as an outbound input request. Default: 1024.
+    /// counts until its handler has ended. An unpolled event that ends an outbound call or an outbound input request counts both as an
+    /// outbound call and as an outbound input request. Default: 1024.
     pub in_flight: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
     /// size: the peer may send this many requests at once, and then one more whenever a second divided by this number has passed. A request

@@ -603,6 +603,7 @@ impl<S: Subject> Watched<S> {
         let name = format!("set_writable {lane} {is_writable}");
         let run = |subject: &mut S| subject.set_writable(lane, is_writable, now);
         let done = self.call_both(now, &name, run, answered, |model| model.set_writable(lane, is_writable, now.as_micros()));
+        // An error means that the lane is not open. The judge must then forget that it was stopped, but not record a new stop.
         if is_writable || done.is_ok() {
             self.see(&Fact::Writable { lane, is_writable });
         }
@@ -629,6 +630,7 @@ impl<S: Subject> Watched<S> {
             self.see(&Fact::Gone { gone });
         }
         if let (Gone::Lane(lane), Ok(())) = (gone, done) {
+            // A lane that is lost is no longer stopped.
             self.see(&Fact::Writable { lane, is_writable: true });
             if self.is_tesseron() {
                 self.see(&Fact::LaneLost { lane });
@@ -814,7 +816,7 @@ impl<S: Subject> Watched<S> {
         out
     }
 
-    /// [`Session::poll_transmits`]. The frames of other lanes are taken, too.
+    /// [`Session::poll_transmits`], but also with the frames of lanes other than the channel.
     #[track_caller]
     pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
         into.fill(|into| self.poll_transmit().map(|out| into.push(out.frame)).is_some())
@@ -1004,7 +1006,8 @@ fn numbered<I: std::fmt::Display, E: Debug>(result: &Result<I, E>) -> Answered {
     result.as_ref().map(number).map_err(|error| format!("{error:?}"))
 }
 
-/// The name of the value or the error of a method that returns no id, as an `Err`, as a model returns it.
+/// The result of a method that returns no id, in the form in which a model returns it: always an `Err`, with the text of the value or of
+/// the error.
 fn named<T: Debug, E: Debug>(result: &Result<T, E>) -> Answered {
     Err(result.as_ref().map_or_else(|error| format!("{error:?}"), |value| format!("{value:?}")))
 }
@@ -1064,6 +1067,6 @@ impl<S: Subject> Machine for Watched<S> {
 }
 
 /// Returns `true` if one of the time limits is zero, so that a call is over when it begins.
-fn is_over_at_once(clocks: CallTimeouts) -> bool {
-    [clocks.idle, clocks.max_total].iter().flatten().any(std::time::Duration::is_zero)
+fn is_over_at_once(timeouts: CallTimeouts) -> bool {
+    [timeouts.idle, timeouts.max_total].iter().flatten().any(std::time::Duration::is_zero)
 }

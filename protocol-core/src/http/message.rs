@@ -256,6 +256,7 @@ pub(super) enum Outgoing {
     Notification,
     /// The answer to a request of the server.
     Answer,
+    /// A batch, text that is no message, or a request whose id is no number of ours.
     Unknown,
 }
 

@@ -66,7 +66,7 @@ impl ProgressQueue {
         !self.heads.is_empty() || self.armed.is_some()
     }
 
-    /// Returns `true` if no call on a lane that is not blocked waits for the window.
+    /// Returns `true` if no call at the head of the queue of a lane waits for the window. Blocked lanes are left out.
     pub(super) fn is_free(&self) -> bool {
         self.heads.last_key_value().is_none_or(|(ticket, _)| ticket.0 == WaitFor::Room)
     }
@@ -90,6 +90,7 @@ impl ProgressQueue {
         }
     }
 
+    /// Removes a call from the queue of its lane, and takes its ticket.
     #[inline]
     pub(super) fn leave(&mut self, lane: Lane, ticket: &mut Option<QueueTicket>) {
         if let Some(ticket) = ticket.take() {
@@ -155,7 +156,7 @@ impl ProgressQueue {
         self.window.count(now);
     }
 
-    /// Arms the next opening of the window, if a call waits for it.
+    /// Arms the next opening of the window, if a call at the head of a queue waits for it.
     pub(super) fn arm(&mut self, now: Instant, timers: &mut Timers) {
         let opens = match self.opens(now) {
             WindowOpening::At(at) if !self.is_free() => Some(at),

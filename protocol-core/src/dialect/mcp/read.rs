@@ -415,6 +415,7 @@ impl<'a> Meta<'a> {
                 read.has_others = true;
             }
         }
+        // Without `recent`, all members are read one by one, so that the last of repeated ones counts.
         if read.caller.may_be_repeated() {
             return Self::read(params, local, None);
         }
