@@ -29,7 +29,8 @@ impl<V> PerType<V> {
         Self(RwLock::new(BTreeMap::new()))
     }
 
-    /// The value of the type `T`, which `make` makes at the first call. If several threads make it at once, one of the values is kept.
+    /// The value of the type `T`, which `make` makes at the first call. If several threads make it at the same time, one of the values is
+    /// kept.
     fn get<T: 'static>(&self, make: fn() -> V) -> Arc<V> {
         let id = TypeId::of::<T>();
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
@@ -46,15 +47,15 @@ pub(crate) struct Shape {
     checker: Checker,
     /// A quick check that recognizes most valid arguments without parsing them into a [`Value`].
     plain: Option<Plain>,
-    /// The type is `()`, which is read from an empty object.
+    /// `true` if the type is `()`, which is read from an empty object.
     unit: bool,
 }
 
 /// Checks values against a schema.
 enum Checker {
-    /// By this crate, in time that is linear in the size of the value.
+    /// The checker of this crate. Its time is linear in the size of the value.
     Own(check_plain::Checker),
-    /// By `jsonschema`, for schemas with keywords that this crate does not check. Its time is polynomial in the depth of nested
+    /// The checker of `jsonschema`, for schemas with keywords that this crate does not check. Its time is polynomial in the depth of nested
     /// alternatives.
     #[cfg(feature = "validate")]
     Full(check_full::Checker),
@@ -72,7 +73,7 @@ impl Checker {
     /// The JSON pointer of the first keyword that cannot be checked; `None` if all can be.
     fn unchecked(&self) -> Option<String> {
         match self {
-            // `new` has made sure that there is none.
+            // With the feature, `new` makes this checker only if it can check every keyword.
             Self::Own(_) if cfg!(feature = "validate") => None,
             Self::Own(checker) => checker.unchecked(),
             #[cfg(feature = "validate")]
@@ -99,7 +100,7 @@ impl Checker {
     }
 }
 
-/// The error message about a keyword that cannot be checked, by its JSON pointer.
+/// The error message about a keyword that cannot be checked. The field is the JSON pointer of the keyword.
 pub(crate) struct Unchecked<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Unchecked<'_> {
@@ -181,7 +182,7 @@ impl Shape {
     pub(crate) fn checked(self) -> Result<Self, String> {
         match self.unchecked() {
             None => Ok(self),
-            Some(rule) => Err(Unchecked(&rule).to_string()),
+            Some(keyword) => Err(Unchecked(&keyword).to_string()),
         }
     }
 
@@ -247,7 +248,7 @@ pub(crate) enum Output {
     Wrapped(Json),
     /// The type is `()`: there is no content.
     Unit,
-    /// The result is any string, and is sent once, as text.
+    /// The type allows any string. The result is sent as text only, without structured content.
     Text,
     /// The schema allows any value: an object becomes structured content, anything else text.
     Any,
@@ -298,8 +299,8 @@ impl Output {
         }
     }
 
-    /// Decodes a result of this form. Without structured content the result is decoded from the text: as a string if the form is a string,
-    /// otherwise as JSON, or as a string if that fails. `()` is decoded from nothing.
+    /// Decodes a result of this form. Without structured content the result is decoded from the text: as a string for [`Self::Text`],
+    /// otherwise as JSON, or as a string if that fails. `()` is decoded without reading the result.
     pub(crate) fn read<T: DeserializeOwned>(&self, result: &ToolResult) -> Result<T, JsonError> {
         match (self, &result.structured) {
             (_, Some(structured)) => self.read_structured(structured),
@@ -322,14 +323,14 @@ impl Output {
         match self {
             Self::Unit => Json::null().decode(),
             Self::Wrapped(_) => structured.member("result").unwrap_or_default().decode(),
-            // Other servers wrap strings in `result`, too. The output of a Tesseron action is the string itself.
+            // Some other servers also wrap a string in `result`. The output of a Tesseron action is the string itself.
             Self::Text => structured.member("result").as_ref().unwrap_or(structured).decode(),
             Self::Object(_) | Self::Any => structured.decode(),
         }
     }
 
-    /// Converts a result into structured content and a block of text with the same bytes. If a wrapped result is text, the block is that
-    /// text. A result without structured content becomes text only, and `()` becomes nothing.
+    /// Converts a result into structured content and a block of text with the same bytes. If a wrapped result is a string, the block is
+    /// that string. A result without structured content becomes text only, and `()` becomes nothing.
     pub(crate) fn to_tool_output<T: Serialize + 'static>(&self, mut value: T) -> Result<ToolOutput, JsonError> {
         Ok(match self {
             Self::Object(_) => ToolOutput::structured(Json::encode(&value)?),
@@ -375,10 +376,11 @@ fn shown(json: Json) -> Text {
 
 /// Returns `true` for the schema of any string.
 fn is_string(schema: &Value) -> bool {
-    let is_annotation = |key: &String| matches!(&**key, "type" | "title" | "description");
-    schema.get("type").is_some_and(|kind| kind == "string") && schema.as_object().is_some_and(|all| all.keys().all(is_annotation))
+    let allows_any = |key: &String| matches!(&**key, "type" | "title" | "description");
+    schema.get("type").is_some_and(|kind| kind == "string") && schema.as_object().is_some_and(|all| all.keys().all(allows_any))
 }
 
+/// Returns `true` for a schema that allows only objects.
 fn is_object(schema: &Value) -> bool {
     let all = |key: &str| schema.get(key).and_then(Value::as_array).is_some_and(|parts| parts.iter().all(is_object));
     let any = |key: &str| schema.get(key).and_then(Value::as_array).is_some_and(|parts| parts.iter().any(is_object));
@@ -410,8 +412,8 @@ fn primitive(field: &Value) -> Result<Value, &'static str> {
     let Some(field) = field.as_object() else { return Err("of any type") };
     if let Some(choices) = field.get("anyOf").and_then(Value::as_array) {
         // An `Option` whose schema is `anyOf` the type and null.
-        let mut real = choices.iter().filter(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
-        return match (real.next(), real.next()) {
+        let mut non_null = choices.iter().filter(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        return match (non_null.next(), non_null.next()) {
             (Some(one), None) => primitive(one).map(|inner| with_texts(inner, field)),
             _ => Err("an alternative of several types"),
         };
@@ -432,8 +434,8 @@ fn primitive(field: &Value) -> Result<Value, &'static str> {
         Some(Value::String(kind)) => kind.as_str(),
         // An `Option` whose schema is a list of the type and null.
         Some(Value::Array(kinds)) => {
-            let mut real = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
-            match (real.next(), real.next()) {
+            let mut non_null = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
+            match (non_null.next(), non_null.next()) {
                 (Some(kind), None) => kind,
                 _ => return Err("an alternative of several types"),
             }
@@ -475,6 +477,7 @@ fn choices(field: &Map<String, Value>) -> Result<Value, &'static str> {
     Ok(with_texts(out, field))
 }
 
+/// Adds the title and the description of `field` to `schema`.
 fn with_texts(mut schema: Value, field: &Map<String, Value>) -> Value {
     if let Some(members) = schema.as_object_mut() {
         for key in ["title", "description"] {
@@ -487,7 +490,7 @@ fn with_texts(mut schema: Value, field: &Map<String, Value>) -> Value {
 }
 
 pub(crate) fn encode(schema: &Value) -> Json {
-    // It cannot fail: all keys are strings, and all numbers are finite.
+    // Encoding cannot fail: all keys are strings, and all numbers are finite.
     Json::encode(schema).unwrap_or_default()
 }
 
@@ -546,7 +549,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_of_a_type_is_made_once() {
+    fn the_shape_and_the_output_form_of_a_type_are_made_once() {
         let [one, other] = [Shape::arguments::<()>(), Shape::arguments::<()>()];
         assert!(Arc::ptr_eq(&one, &other));
         assert!(Arc::ptr_eq(&Output::of::<String>(), &Output::of::<String>()));

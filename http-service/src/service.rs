@@ -73,8 +73,8 @@ impl HttpService {
     }
 
     /// Ends the service gracefully. Requests without a handshake, new sessions and new GET streams are answered with 503, and every session
-    /// closes, so that it refuses calls. Requests that are being served have `grace` to end. Subscriptions and GET streams end at once, if
-    /// no call of their session runs. A second call can only shorten the time.
+    /// closes, so that it refuses calls. Requests that are being served have `grace` to end. Subscriptions and GET streams end
+    /// immediately, unless a call of their session runs. Calling this method again can only shorten the time.
     pub fn close(&self, grace: Duration) {
         self.owner.stop(grace);
     }

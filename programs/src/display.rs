@@ -67,7 +67,7 @@ impl Display {
         state.updates
     }
 
-    /// Ends the display. If there was an update, the last state stays visible. A second call has no effect.
+    /// Ends the display. If there was an update, the bar stays visible as it was drawn last. A second call has no effect.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.target = None;
@@ -87,6 +87,7 @@ impl Display {
             bar.set_style(past_style());
         }
         bar.abandon();
+        // Ends the line of the bar.
         say("");
     }
 

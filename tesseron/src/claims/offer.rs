@@ -13,6 +13,7 @@ const BIND: &str = "tesseron-bind.";
 /// The subprotocols of Tesseron in an upgrade request.
 #[derive(Clone, Debug)]
 pub struct Offer {
+    /// `true` if [`SUBPROTOCOL`] is among the subprotocols.
     gateway: bool,
     bind: OfferedBind,
 }
@@ -22,7 +23,7 @@ pub struct Offer {
 pub(super) enum OfferedBind {
     None,
     Code(ClaimCode),
-    /// An invalid code, or two codes.
+    /// An invalid code, or more than one code.
     Malformed,
 }
 
@@ -72,6 +73,7 @@ impl Offer {
 mod tests {
     use super::*;
 
+    /// The parsed offer as text: `true` if it is that of a gateway, and its claim code.
     fn shown(values: &[&str]) -> String {
         let offer = Offer::parse(values.iter().copied());
         let bind = match &offer.bind {

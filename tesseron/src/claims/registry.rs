@@ -117,7 +117,7 @@ pub struct Admission {
     /// The argument for [`protocol_core::Session::welcome`].
     pub welcome: Welcome,
     /// The time of the claim, in milliseconds since 1970; `None` if the session waits to be claimed. After the welcome of a
-    /// [`ClaimState::Bound`] session call [`protocol_core::Session::claim`] at once.
+    /// [`ClaimState::Bound`] session call [`protocol_core::Session::claim`] immediately.
     pub claimed_at: Option<u64>,
     /// The channel that had the session before. Close it, and drop its frames.
     pub supersedes: Option<ChannelId>,
@@ -241,8 +241,8 @@ struct Session {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// *Pending*, or, once the session is claimed, *Live*: it has this channel.
-    Live(ChannelId),
+    /// The session has this channel. It is *Pending* or, once it is claimed, *Live*.
+    Connected(ChannelId),
     Disconnected(Expiry),
 }
 
@@ -258,7 +258,7 @@ impl Session {
 
     fn channel(&self) -> Option<ChannelId> {
         match self.state {
-            State::Live(channel) => Some(channel),
+            State::Connected(channel) => Some(channel),
             State::Disconnected(_) => None,
         }
     }
@@ -353,13 +353,13 @@ impl SessionRegistry {
             code: Some(code),
             token,
             previous: None,
-            state: State::Live(channel),
+            state: State::Connected(channel),
         };
         Ok(self.admit(channel, session_id, session, claim_state))
     }
 
-    /// Begins the session of a bound channel. There may be a session with this id already, if the app keeps its id and token over several
-    /// claims; that session must then be claimed, and have the same app and token.
+    /// Begins the session of a bound channel. There may be a session with this id already, if the app uses the same session id and token
+    /// for several claims; that session must then be claimed, and have the same app and token.
     fn begin_bound(&mut self, channel: ChannelId, app: AppId, bound: BoundDial, epoch_ms: u64) -> Result<Admission, HelloRefused> {
         let BoundDial { code, session_id, resume_token } = bound;
         let is_foreign = |known: &Session| known.claimed.is_none() || known.app != app || !known.accepts(&resume_token);
@@ -374,7 +374,7 @@ impl SessionRegistry {
             code: Some(code),
             token: resume_token,
             previous: None,
-            state: State::Live(channel),
+            state: State::Connected(channel),
         };
         Ok(self.admit(channel, session_id, session, ClaimState::Bound))
     }
@@ -414,7 +414,7 @@ impl SessionRegistry {
             code: None,
             token: ResumeToken::mint(random),
             previous: Some(used),
-            state: State::Live(channel),
+            state: State::Connected(channel),
             ..known.clone()
         };
         Ok(self.admit(channel, session_id, session, ClaimState::Resumed))
@@ -434,7 +434,7 @@ impl SessionRegistry {
     /// it was claimed.
     ///
     /// # Errors
-    /// [`ClaimMissed`] if `code` is not valid, or belongs to no session here. It may still be the code in a manifest.
+    /// [`ClaimMissed`] if `code` is not valid, or belongs to no session here. The code may still be in a manifest.
     pub fn claim(&mut self, code: &str, epoch_ms: u64) -> Result<Claimed, ClaimMissed> {
         let code = ClaimCode::parse(code)?;
         let channel = self.find_code(&code).ok_or(ClaimMissed::Unknown)?;
@@ -601,7 +601,7 @@ impl SessionRegistry {
                 self.disconnected.remove(&expiry);
                 None
             }
-            State::Live(channel) => {
+            State::Connected(channel) => {
                 self.channels.insert(channel, Channel::Superseded);
                 Some(channel)
             }

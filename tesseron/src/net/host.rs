@@ -74,7 +74,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
 }
 
-/// The locked state. No transport may be dropped while the lock is held, since its guard takes the lock.
+/// The locked state. No transport may be dropped while the lock is held, since dropping its [`ChannelGuard`] takes the lock.
 struct State {
     host: Host,
     manifest: Manifest,
@@ -86,7 +86,7 @@ struct State {
     accepted: VecDeque<TesseronTransport>,
     /// An error that [`Shared::poll_accept`] has not yet returned.
     error_to_report: Option<TesseronError>,
-    /// The last code that `poll_code` has returned.
+    /// The last code that [`Shared::poll_code`] has returned.
     shown: Option<ClaimCode>,
     /// Connections that are not accepted as channels yet.
     diallers: BTreeMap<Place, Dialling>,
@@ -103,11 +103,13 @@ struct State {
 struct Dialling {
     /// `true` once the connection must be closed to make room for another one.
     is_evicted: bool,
+    /// The waker of the task of the connection.
     task: Option<Waker>,
 }
 
 impl State {
-    /// Writes the manifest if it is out of date. After an error, which the listener returns, the next change tries again.
+    /// Writes the manifest if it is out of date. An error is stored for the listener to return, and the next change of the state tries
+    /// again.
     fn publish(&mut self) {
         self.unpublished |= self.host.poll_claim().is_some();
         if self.unpublished && !self.over {
@@ -126,14 +128,15 @@ impl State {
     }
 }
 
-/// The maximum number of stored wakers, some of whose tasks may no longer wait.
+/// The maximum length of [`State::waiting`], which may contain wakers of tasks that no longer wait.
 const MAX_WAITING: usize = 1024;
 
-/// Stores `waker`, which the next change wakes. The lock is released before code of a waker runs.
+/// Stores `waker`, which the next change of the state wakes. If [`MAX_WAITING`] wakers are stored already, wakes and removes them. The lock
+/// is released before code of a waker runs.
 fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
     let too_many = if state.waiting.len() < MAX_WAITING { Vec::new() } else { core::mem::take(&mut state.waiting) };
-    let known = state.waiting.iter().any(|waiting| waiting.will_wake(&waker));
-    let spare = if known {
+    let is_stored = state.waiting.iter().any(|waiting| waiting.will_wake(&waker));
+    let spare = if is_stored {
         Some(waker)
     } else {
         state.waiting.push(waker);
@@ -156,7 +159,7 @@ impl AcceptState {
         self.due
     }
 
-    /// Returns `true` while an error waits to be returned by the listener; no connection is accepted until then.
+    /// Returns `true` while there is an error that the listener has not returned. During that time no connection is accepted.
     pub(super) fn has_error(&self) -> bool {
         self.has_error
     }
@@ -247,7 +250,7 @@ impl Shared {
         self.lock().host.claim().map(|claim| claim.code.clone())
     }
 
-    /// The state for the accepting task; `None` once the host is closed. The next change of the state wakes the task.
+    /// The part of the state for the accepting task; `None` once the host is closed. The next change of the state wakes the task.
     pub(super) fn accept_state(&self, cx: &Context<'_>) -> Option<AcceptState> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
@@ -265,7 +268,7 @@ impl Shared {
         self.change(|state, _| state.error_to_report = Some(error));
     }
 
-    /// Adds a connection to the backlog. `None` if it is refused.
+    /// Adds a connection to the backlog, and marks the connection that it evicts from there, if any. `None` if the new one is refused.
     pub(super) fn arrive(self: &Arc<Self>, peer: PeerUser) -> Option<Dialler> {
         let mut state = self.lock();
         let Arrival { place, evicted, .. } = state.host.accept(peer).ok()?;
@@ -280,7 +283,7 @@ impl Shared {
         Some(Dialler { shared: Arc::clone(self), place })
     }
 
-    /// Queues a channel for [`Self::poll_accept`].
+    /// Queues a channel for [`Self::poll_accept`], or drops it if the host is closed.
     pub(super) fn queue_channel(&self, transport: TesseronTransport) {
         let rejected = self.change(|state, _| {
             if state.over {
@@ -293,7 +296,7 @@ impl Shared {
     }
 
     /// Frees the app after its channel has ended.
-    fn leave(&self, channel: HostChannel) {
+    fn free_app(&self, channel: HostChannel) {
         let epoch_ms = self.sources.epoch_ms();
         self.change(|state, now| {
             let mut random = Random::of(&*self.sources);
@@ -311,6 +314,7 @@ impl Shared {
         let waker = cx.waker().clone();
         let mut state = self.lock();
         if let Some(error) = state.error_to_report.take() {
+            // The accepting task has waited for the error to be returned.
             let task = state.task.take();
             drop(state);
             task.into_iter().for_each(Waker::wake);
@@ -417,7 +421,7 @@ impl ChannelGuard {
         self.channel
     }
 
-    /// Passes a frame to a gate that is open, which answers further bind requests.
+    /// Passes a frame to a gate that is already open. The gate answers the frame if it is a further bind request.
     pub(super) fn pass(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
         let now = self.shared.sources.now();
         gate.handle_frame(frame, &mut self.shared.lock().host, now)
@@ -426,6 +430,6 @@ impl ChannelGuard {
 
 impl Drop for ChannelGuard {
     fn drop(&mut self) {
-        self.shared.leave(self.channel);
+        self.shared.free_app(self.channel);
     }
 }

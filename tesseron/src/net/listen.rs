@@ -171,7 +171,7 @@ impl TesseronListener {
         poll_fn(|cx| self.shared.poll_code(cx)).await
     }
 
-    /// The current code, which is spent while there is a channel. `None` with [`ClaimCodeSource::Gateway`].
+    /// The current code. While there is a channel, this code is spent. `None` with [`ClaimCodeSource::Gateway`].
     #[must_use]
     pub fn claim_code(&self) -> Option<ClaimCode> {
         self.shared.claim_code()

@@ -1,4 +1,5 @@
-//! The reasons why the registry refuses, and their JSON-RPC errors (`docs/protocols/tesseron.md`, "Handshake" and "Resume").
+//! The reasons why the registry refuses a channel, a hello, a resume or a claim code, and the JSON-RPC errors for hello and resume
+//! (`docs/protocols/tesseron.md`, "Handshake" and "Resume").
 
 use crate::claims::{AppIdError, ClaimCodeError};
 use protocol_core::dialect::tesseron::code::{RESUME_FAILED, UNAUTHORIZED};
@@ -32,7 +33,7 @@ pub enum HelloRefused {
     /// The id of the app is not valid.
     #[error(transparent)]
     AppId(#[from] AppIdError),
-    /// There is already a session with the id in the manifest, which is not claimed, or has another app or another token.
+    /// There is already a session with the id that the manifest gives, and this session is not claimed, or has another app or token.
     #[error("the session of this claim is in use with another app or token")]
     SessionTaken,
     /// [`super::RegistryPolicy::max_pending`] sessions wait to be claimed.

@@ -778,7 +778,7 @@ impl World {
             assert_eq!(session.channel(), known.channel);
             assert!(registry.contains(&known.id) && !registry.contains(&SessionId::parse("s_unknown").unwrap()));
             match session.state {
-                State::Live(channel) => {
+                State::Connected(channel) => {
                     assert_eq!(registry.session_on(channel), Some(&known.id));
                     assert_eq!(registry.is_claimed(channel), known.claimed);
                 }
