@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The revision of sessions with a handshake.
+/// The revision of MCP in sessions with a handshake.
 const VERSION: &str = "2025-11-25";
 
 /// An error of any kind.
@@ -96,28 +96,28 @@ impl Request {
 
     /// A message within a session with a handshake.
     pub(crate) fn legacy(session: &str, message: &Value) -> Self {
-        Self { method: "POST", fields: Self::of_session(session), body: message.to_string() }
+        Self { method: "POST", fields: Self::session_fields(session), body: message.to_string() }
     }
 
     pub(crate) fn delete(session: &str) -> Self {
-        Self { method: "DELETE", fields: Self::of_session(session), body: String::new() }
+        Self { method: "DELETE", fields: Self::session_fields(session), body: String::new() }
     }
 
-    /// A request for the stream of a session, from the event after `last` on.
+    /// A request for the stream of a session, beginning with the event after the one with the id `last`.
     pub(crate) fn get(session: &str, last: &str) -> Self {
-        let fields = Self::of_session(session) + &format!("Last-Event-ID: {last}\r\n");
+        let fields = Self::session_fields(session) + &format!("Last-Event-ID: {last}\r\n");
         Self { method: "GET", fields, body: String::new() }
     }
 
-    fn of_session(session: &str) -> String {
+    fn session_fields(session: &str) -> String {
         format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: {VERSION}\r\n")
     }
 
     /// The bytes to send.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let Self { method, fields, body } = self;
-        let usual = "Host: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
-        format!("{method} /mcp HTTP/1.1\r\n{usual}{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+        let common = "Host: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+        format!("{method} /mcp HTTP/1.1\r\n{common}{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
     }
 }
 
@@ -144,17 +144,18 @@ pub(crate) fn open_session(stream: &mut TcpStream) -> Result<String, Failure> {
 /// Opens a subscription, and waits for its acknowledgement. The subscription lives as long as the connection.
 pub(crate) fn open_subscription(stream: &mut TcpStream, id: usize) -> Result<(), Failure> {
     let mut exchange = Exchange::send(stream, &Request::listen(id))?;
-    exchange.status(200)?;
+    exchange.expect_status(200)?;
     exchange.next_line_with("subscriptions/acknowledged")?;
     Ok(())
 }
 
-/// A request that was sent, and its response as far as it was read.
+/// An HTTP exchange: a request that was sent, and its response as far as it was read.
 pub(crate) struct Exchange<'a> {
     reader: BufReader<&'a mut TcpStream>,
+    /// The status of the response; 0 until its head was read.
     status: u16,
     session: Option<String>,
-    /// The length of the body; `None` for chunks.
+    /// The length of the body; `None` if the body is sent in chunks.
     length: Option<usize>,
 }
 
@@ -177,7 +178,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Reads the head, and checks its status.
-    pub(crate) fn status(&mut self, wanted: u16) -> Result<(), Failure> {
+    pub(crate) fn expect_status(&mut self, wanted: u16) -> Result<(), Failure> {
         self.read_head()?;
         if self.status == wanted { Ok(()) } else { Err(format!("status {}, not {wanted}", self.status).into()) }
     }
@@ -186,6 +187,7 @@ impl<'a> Exchange<'a> {
         let mut line = String::new();
         self.reader.read_line(&mut line)?;
         self.status = line.split(' ').nth(1).ok_or_else(|| format!("no status in {line:?}"))?.parse()?;
+        // A response without a header field about its length has no body.
         self.length = Some(0);
         loop {
             let mut line = String::new();
@@ -200,7 +202,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Reads lines of the body until one contains `words`.
+    /// Reads lines of the response, including its head if it was not read, until one contains `words`. Returns this line.
     pub(crate) fn next_line_with(&mut self, words: &str) -> Result<String, Failure> {
         loop {
             let mut line = String::new();
@@ -245,7 +247,7 @@ impl Response {
         if self.status == status { Ok(()) } else { Err(format!("status {}, not {status}: {}", self.status, self.body).into()) }
     }
 
-    /// The last message.
+    /// The last JSON-RPC message in the body, which is JSON or a stream of events.
     pub(crate) fn message(&self) -> Result<Value, Failure> {
         let lines = self
             .body

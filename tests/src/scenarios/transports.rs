@@ -38,7 +38,7 @@ crate::harness::rows! { $ each_transport_fault ():
     a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open
 }
 
-fn any() -> Json {
+fn no_arguments() -> Json {
     Json::parse("{}").expect("JSON")
 }
 
@@ -114,21 +114,21 @@ async fn calls_are_lost(Link { peer, end }: Link, calls: Vec<Call>) -> Result<Cl
     for call in calls {
         assert_eq!(call.await.outcome, Outcome::Lost);
     }
-    assert!(peer.call_tool("any", any()).is_err(), "the session has ended");
+    assert!(peer.call_tool("any", no_arguments()).is_err(), "the session has ended");
     end.await
 }
 
 /// A transport that fails at every write, and whose reads stay pending; or one that fails at every read.
 struct Broken {
     /// `true` if the writes fail, `false` if the reads fail.
-    write: bool,
+    fails_at_write: bool,
 }
 
 impl FrameIo for Broken {
     type Error = io::Error;
 
     fn poll_recv(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        if self.write { Poll::Pending } else { Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())) }
+        if self.fails_at_write { Poll::Pending } else { Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())) }
     }
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -140,7 +140,7 @@ impl FrameIo for Broken {
     }
 
     fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(if self.write { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) })
+        Poll::Ready(if self.fails_at_write { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) })
     }
 
     fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -150,21 +150,21 @@ impl FrameIo for Broken {
 
 async fn breaks<A: Adapter>(stage: &Stage<A>, broken: Broken) -> Error {
     let link = stage.adapter.connect(Arc::new(()), client(), Box::new(broken));
-    let calls = (0..3).filter_map(|_| link.peer.call_tool("any", any()).ok()).collect();
+    let calls = (0..3).filter_map(|_| link.peer.call_tool("any", no_arguments()).ok()).collect();
     failed(calls_are_lost(link, calls).await)
 }
 
 async fn a_transport_that_fails_mid_write_loses_every_open_call<A: Adapter>(stage: Stage<A>) {
-    let error = breaks(&stage, Broken { write: true }).await;
+    let error = breaks(&stage, Broken { fails_at_write: true }).await;
     assert_eq!(error.to_string(), "the connection broke: broken pipe");
 }
 
 async fn a_reader_that_is_reset_loses_every_open_call<A: Adapter>(stage: Stage<A>) {
-    let error = breaks(&stage, Broken { write: false }).await;
+    let error = breaks(&stage, Broken { fails_at_write: false }).await;
     assert_eq!(error.to_string(), "the connection broke: connection reset");
     // The serving end reports the same error.
     let service = Service::new(identity()).tool(Tool::new("greet", async |_: endpoint::Context, ()| Ok("hello")));
-    let link = stage.adapter.serve(Arc::new(service), Box::new(Broken { write: false }));
+    let link = stage.adapter.serve(Arc::new(service), Box::new(Broken { fails_at_write: false }));
     assert_eq!(failed(link.end.await).to_string(), "the connection broke: connection reset");
 }
 
@@ -191,10 +191,10 @@ async fn unread_answers_of_a_child_that_has_exited_are_received_and_other_calls_
     for _ in 0..20 {
         let (transport, exit) = stage.adapter.child(sh(&format!("{ANSWERS}\nexit 3"))).expect("a shell");
         let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
-        let first = peer.call_tool("any", any()).expect("a call");
+        let first = peer.call_tool("any", no_arguments()).expect("a call");
         let done = first.await;
         assert!(matches!(done.outcome, Outcome::Result(_)), "{:?}", done.outcome);
-        if let Ok(second) = peer.call_tool("any", any()) {
+        if let Ok(second) = peer.call_tool("any", no_arguments()) {
             assert_eq!(second.await.outcome, Outcome::Lost);
         }
         // The connection may end with an error, if our second call was not written before the exit.
@@ -206,8 +206,8 @@ async fn unread_answers_of_a_child_that_has_exited_are_received_and_other_calls_
 async fn a_child_that_is_killed_loses_every_open_call<A: Adapter>(stage: Stage<A>) {
     let (transport, exit) = stage.adapter.child(sh(&format!("{ANSWERS}\nread -r more; kill -9 $$"))).expect("a shell");
     let link = stage.adapter.connect(Arc::new(()), client(), transport);
-    link.peer.call_tool("any", any()).expect("a call").await;
-    let calls = (0..3).filter_map(|_| link.peer.call_tool("any", any()).ok()).collect();
+    link.peer.call_tool("any", no_arguments()).expect("a call").await;
+    let calls = (0..3).filter_map(|_| link.peer.call_tool("any", no_arguments()).ok()).collect();
     // Either the output of the child ends first, or our pipe to it breaks.
     let _ = calls_are_lost(link, calls).await;
     assert_eq!(exit.status().map(|status| status.success()), Some(false));
@@ -219,7 +219,7 @@ async fn a_child_is_asked_to_exit_by_the_end_of_its_input<A: Adapter>(stage: Sta
     let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
     peer.ready().await.expect("a handshake");
     assert_eq!(exit.status(), None);
-    peer.call_tool("any", any()).expect("a call").await;
+    peer.call_tool("any", no_arguments()).expect("a call").await;
     peer.close(Close::Now);
     assert_eq!(end.await.expect("a regular end"), CloseReason::Local);
     assert_eq!(exit.status().and_then(|status| status.code()), Some(7));
@@ -278,7 +278,7 @@ async fn a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_
     let calling = stage.call(Arc::new(()), client()).await;
     calling.peer.call_tool("length", long(3_000_000)).expect("a call").await.result().expect("a result");
     let exit = calling.exit.clone();
-    // The server closes its session once a line is noted (`Far::ClosingService`).
+    // The server closes its session when the test adds this line to its book (`Far::ClosingService`).
     calling.far.book.note("leave");
     // Our end keeps the input of the child open until the output of the child ends.
     assert_eq!(calling.ended().await, ["far: leave", "far: closed by this end", "near: the peer ended the connection"]);

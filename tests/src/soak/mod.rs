@@ -144,7 +144,7 @@ fn drop_one(server: &Server, turn: usize) -> Result<(), Failure> {
         1 => drop(Exchange::send(&mut stream, &request)?),
         _ => {
             let mut exchange = Exchange::send(&mut stream, &request)?;
-            exchange.status(200)?;
+            exchange.expect_status(200)?;
             exchange.next_line_with("notifications/progress")?;
         }
     }

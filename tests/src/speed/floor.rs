@@ -97,6 +97,7 @@ trait End {
 #[derive(Default)]
 struct Outbox {
     output: Vec<u8>,
+    /// The waker of the loop, which writes the output.
     writer: Option<Waker>,
 }
 
@@ -124,8 +125,9 @@ struct Loop<E> {
     end: E,
     /// The buffer of bytes to be read. It grows if a line does not fit.
     read: Vec<u8>,
+    /// The number of bytes in `read` that were read and not yet handled.
     filled: usize,
-    /// The number of bytes of the last, partial line in which no line feed was found.
+    /// The number of bytes of the last, partial line that were searched for a line feed.
     searched: usize,
     output: Vec<u8>,
     written: usize,
@@ -314,6 +316,7 @@ fn write_text(output: &mut Vec<u8>, id: &RawValue, text: &str) {
 
 /// The end that serves. It answers in place, unless the handler is to be a task of its own.
 struct Server {
+    /// The handlers that never return, by the id of their request.
     hanging: HashMap<String, HandlerCount>,
     runtime: Arc<dyn Runtime>,
     /// The responses of tasks.
@@ -496,7 +499,7 @@ impl End for Calling {
     }
 }
 
-/// A call. Dropping it cancels it, unless its answer was awaited.
+/// A call. Dropping this cancels the call, unless its answer was received.
 pub struct PendingCall {
     calling: Calling,
     id: u64,

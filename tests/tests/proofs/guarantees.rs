@@ -1,5 +1,5 @@
-//! The guarantees G1 to G16 except G14 (`rounds.rs`). The name of each test begins with its guarantees. A test is a single scenario if one
-//! is enough, otherwise it makes storms of random operations.
+//! Tests of the guarantees G1 to G16 except G14, which `rounds.rs` tests. The name of each test begins with its guarantees. A test runs
+//! fixed steps if they are enough, otherwise storms of random operations.
 
 use std::time::Duration;
 
@@ -50,9 +50,11 @@ fn storm(seed: u64, steps: usize) -> World {
 fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
     let (mut done, mut congested) = (0, 0);
     let mut stateless = Coverage::default();
+    // The number of rounds, and of retries.
     let mut rounds = [0, 0];
     for seed in 0..60 {
         let world = storm(seed, 1_200);
+        // With an odd seed, `storm` has a client that makes stateless requests.
         if seed % 2 == 1 {
             stateless.add(&world.coverage());
         }
@@ -183,7 +185,7 @@ fn g5_nothing_grows_with_the_age_of_a_session() {
 
 #[test]
 fn g6_no_bytes_cause_a_panic() {
-    let seeds: Vec<String> = vec![
+    let frames: Vec<String> = vec![
         call_tool(1, true),
         testkit::scripted::initialize(1, "2025-11-25", "{}"),
         progress(2, 0.5),
@@ -194,8 +196,8 @@ fn g6_no_bytes_cause_a_panic() {
         r#"[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":{}}}]"#.into(),
     ];
     let mut rng = Rng::new(6);
-    for round in 0..3_000 {
-        let mut end = match round % 3 {
+    for run in 0..3_000 {
+        let mut end = match run % 3 {
             0 => Scripted::server(server_config()),
             1 => Scripted::client(client_config()),
             _ => Scripted::new(server_config()),
@@ -203,7 +205,7 @@ fn g6_no_bytes_cause_a_panic() {
         end.session.invoke(Invoke::ping(), end.now).unwrap();
         end.sent();
         for _ in 0..8 {
-            let mut bytes = seeds[rng.below(seeds.len())].clone().into_bytes();
+            let mut bytes = frames[rng.below(frames.len())].clone().into_bytes();
             for _ in 0..rng.below(6) {
                 let place = rng.below(bytes.len());
                 if bytes.is_empty() {
@@ -224,7 +226,7 @@ fn g6_no_bytes_cause_a_panic() {
 }
 
 #[test]
-fn g7_a_call_or_input_request_whose_deadline_has_passed_settles_at_once() {
+fn g7_a_deadline_that_has_passed_when_it_is_set_takes_effect_immediately() {
     let mut client = Scripted::client(client_config());
     client.at(50);
     let expired = CallTimeouts::NONE.with_idle(Some(Duration::ZERO));
@@ -243,7 +245,7 @@ fn g7_a_call_or_input_request_whose_deadline_has_passed_settles_at_once() {
 }
 
 #[test]
-fn g8_output_can_be_polled_when_a_method_returns() {
+fn g8_output_can_be_polled_as_soon_as_a_method_has_returned() {
     let mut pair = Pair::ready();
     pair.client.call();
     assert_eq!(pair.client.sent().len(), 1);
@@ -258,7 +260,7 @@ fn g8_output_can_be_polled_when_a_method_returns() {
 }
 
 #[test]
-fn g9_a_response_wins_over_a_passed_deadline_that_handle_timeout_has_not_expired() {
+fn g9_a_response_wins_over_a_deadline_that_has_passed_without_a_call_of_handle_timeout() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();

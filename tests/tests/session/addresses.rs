@@ -43,7 +43,7 @@ fn client(form: bool, url: bool, revision: &str) -> Scripted {
 // ---- Capabilities ----
 
 #[test]
-fn a_client_declares_its_elicitation_modes_only_if_it_supports_more_than_forms() {
+fn a_client_lists_its_elicitation_modes_only_if_it_supports_url_mode() {
     for (form, url, newest, expected) in [
         (false, false, "2025-11-25", ""),
         (true, false, "2025-11-25", r#","elicitation":{}"#),
@@ -89,7 +89,7 @@ fn a_server_sends_an_address_only_to_a_client_that_declared_url_mode_in_a_revisi
         let has_url_mode = revision == "2025-11-25";
         assert_eq!(admitted(revision, BOTH), (has_url_mode, has_url_mode), "{revision}");
     }
-    // Forms need a capability of their own.
+    // A confirmation is a form, and forms need a capability of their own.
     let mut server = Scripted::server_at(server_config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
     let id = server.receive_call(1);
     let confirms = Ask::Confirm { message: "?".into() };
@@ -148,7 +148,7 @@ fn an_invalid_address_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn a_request_to_open_an_address_can_be_withdrawn_and_times_out() {
+fn a_request_to_open_an_address_can_be_withdrawn_and_can_time_out() {
     let config = with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1)));
     let mut server = Scripted::server_at(config, "2025-11-25", BOTH);
     let id = server.receive_call(1);

@@ -12,6 +12,7 @@ fn is_allowed(tool: &str) -> bool {
     (1..=128).contains(&tool.len()) && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
+/// Returns `true` if the name contains `__`, and ends in `--` and 16 hexadecimal digits.
 fn looks_like_an_alias(tool: &str) -> bool {
     tool.len() > 18 && tool.is_ascii() && {
         let (readable, mark) = tool.split_at(tool.len() - 18);
@@ -53,7 +54,7 @@ fn app_id() -> impl Strategy<Value = String> {
         2 => Just(String::from("a")),
         2 => Just(String::from("a__b")),
         1 => Just(String::from("a_")),
-        // App ids with the same beginning, whose lengths are around the greatest length that an alias contains unabridged.
+        // App ids with the same beginning. Their lengths are around the length above which an alias shortens the id.
         2 => (70_usize..=128).prop_map(|length| "long_".repeat(26)[..length].to_owned()),
     ]
 }
@@ -82,7 +83,7 @@ proptest! {
     ) {
         let mut apps: Vec<_> = apps.into_iter().collect();
         for _ in 0..2 {
-            // In the second round each app also has actions with the names of the tools of the first round, with and without its prefix.
+            // In the second pass each app also has actions with the names of the tools of the first pass, with and without its prefix.
             let mut rig = Rig::new();
             for (app, names) in &apps {
                 rig.join_with(app, &actions(names), "[]");
@@ -96,21 +97,21 @@ proptest! {
                 prop_assert!(called.is_some(), "{} calls no action", tool);
                 let (app, name) = called.expect("seen");
                 prop_assert!(apps[app].1.contains(&name));
-                let own = format!("{}__{name}", apps[app].0);
-                prop_assert!(*tool == own || looks_like_an_alias(tool), "{} is {:?}", tool, name);
-                if is_allowed(&own) && !looks_like_an_alias(&own) {
-                    prop_assert_eq!(tool, &own, "a valid name has no alias");
+                let plain = format!("{}__{name}", apps[app].0);
+                prop_assert!(*tool == plain || looks_like_an_alias(tool), "{} is {:?}", tool, name);
+                if is_allowed(&plain) && !looks_like_an_alias(&plain) {
+                    prop_assert_eq!(tool, &plain, "a valid name has no alias");
                 }
                 prop_assert!(reached.insert((app, name)));
             }
             // Every action is listed, unless another app has an action with an equal tool name.
             for (app, (id, names)) in apps.iter().enumerate() {
                 for name in names {
-                    let own = format!("{id}__{name}");
+                    let plain = format!("{id}__{name}");
                     let hidden = apps.iter().enumerate().any(|(other, (id, names))| {
-                        other != app && names.iter().any(|name| format!("{id}__{name}") == own)
+                        other != app && names.iter().any(|name| format!("{id}__{name}") == plain)
                     });
-                    prop_assert!(hidden || reached.contains(&(app, name.clone())), "{:?} is not listed", own);
+                    prop_assert!(hidden || reached.contains(&(app, name.clone())), "{:?} is not listed", plain);
                 }
             }
             for (id, names) in &mut apps {
@@ -179,19 +180,19 @@ fn the_alias_of_a_removed_action_is_unknown_and_the_same_if_the_action_comes_bac
     rig.app(app, &list(&["a b"]));
     let alias = rig.app_tools().remove(0);
     // An action whose tool would have the former alias as its name gets another alias.
-    let own = alias.strip_prefix("ledger__").unwrap();
-    rig.app(app, &list(&[own]));
+    let named_as_alias = alias.strip_prefix("ledger__").unwrap();
+    rig.app(app, &list(&[named_as_alias]));
     let other = rig.app_tools().remove(0);
     assert_ne!(other, alias);
     assert!(rig.call_text(1, &alias, "{}").1, "the alias is unknown now");
-    assert_eq!(called(&mut rig, &other), Some((app, own.to_owned())));
-    rig.app(app, &list(&[own, "a b"]));
+    assert_eq!(called(&mut rig, &other), Some((app, named_as_alias.to_owned())));
+    rig.app(app, &list(&[named_as_alias, "a b"]));
     assert_eq!(rig.app_tools(), [other, alias.clone()]);
     assert_eq!(called(&mut rig, &alias), Some((app, String::from("a b"))));
 }
 
 #[test]
-fn calling_an_alias_of_an_absent_or_unknown_app_fails_with_the_next_step() {
+fn calling_an_alias_of_an_absent_or_unknown_app_reports_that_no_session_is_claimed() {
     let mut rig = Rig::new();
     let app = rig.join_with("ledger", r#"[{"name":"a b"}]"#, "[]");
     let alias = rig.app_tools().remove(0);

@@ -17,7 +17,7 @@ use rmcp::service::{NotificationContext, RequestContext, RunningService, Service
 use rmcp::{ClientHandler, RoleClient, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 
-/// A client of rmcp. It answers each elicitation with `action`, and gives the name Ada.
+/// A client of rmcp. It answers each elicitation with `action`, and fills each field of a form with Ada.
 #[derive(Clone)]
 pub struct Answering {
     pub capabilities: Value,
@@ -123,6 +123,7 @@ fn opinion(about: &str) -> InputRequest {
     InputRequest::CreateMessage(CreateMessageRequest::new(CreateMessageRequestParams::new(messages, 100)))
 }
 
+/// A round with the input requests `asked`, and with a state.
 fn round<const N: usize>(asked: [(&str, InputRequest); N], state: &str) -> CallToolResponse {
     let requests: InputRequests = asked.into_iter().map(|(name, request)| (name.to_owned(), request)).collect();
     InputRequiredResult::new((N > 0).then_some(requests), Some(state.into())).into()
@@ -160,7 +161,8 @@ impl ServerHandler for Asking {
     }
 }
 
-/// A client of ours. Its user gives the name Ada, or declines if `declines`; its model calls everything good.
+/// A client of ours. It answers a form with the name Ada, or declines every elicitation if `declines`. It answers sampling with the prompt
+/// and a fixed sentence.
 pub struct Person {
     pub declines: bool,
 }

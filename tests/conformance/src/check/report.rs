@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::log::{Direction, Entry, Log};
 use super::{Level, Outcome, Revision, Verdict};
 
-/// The numbers of frames of a log that are printed, from its beginning and from its end.
+/// The number of frames that are printed from the beginning of a log, and the number from its end.
 const PRINTED: (usize, usize) = (6, 10);
 /// The number of characters of a frame that are printed.
 const WIDTH: usize = 200;
@@ -84,7 +84,7 @@ pub(super) const fn level(level: Level) -> &'static str {
     }
 }
 
-/// The verdict, the fault in one word, and a description of the fault.
+/// The name of the verdict, the fault in one word if there is a fault, and the reason for a verdict other than passed.
 fn words(verdict: &Verdict) -> (&'static str, Option<&'static str>, Option<String>) {
     match verdict {
         Verdict::Passed => ("passed", None, None),
@@ -102,7 +102,7 @@ fn direction(entry: &Entry) -> &'static str {
     }
 }
 
-/// Writes the row of the table, and the frames below it if the scenario failed.
+/// Writes the outcome as a row of the table. If the scenario failed, writes its rule and its frames below the row.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verdict, word, why) = words(&self.verdict);
@@ -124,9 +124,9 @@ fn frames(log: &Log) -> String {
     let entries = log.entries().collect::<Vec<_>>();
     let (first, last) = PRINTED;
     let mut text = String::new();
-    for (at, entry) in entries.iter().enumerate() {
-        if at >= first && at + last < entries.len() {
-            if at == first {
+    for (index, entry) in entries.iter().enumerate() {
+        if index >= first && index + last < entries.len() {
+            if index == first {
                 let _ = write!(text, "\n            .. {} more ..", entries.len() - first - last + log.dropped());
             }
             continue;

@@ -1,4 +1,4 @@
-//! The server: tools, prompts and resources with the names and results that the suite expects.
+//! The server that the conformance suite tests: tools, prompts and resources with the names and results that the suite expects.
 
 mod asking;
 mod catalog;

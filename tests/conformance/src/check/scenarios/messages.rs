@@ -164,21 +164,21 @@ async fn ids_are_echoed(s: &mut Session<'_>) -> Result<(), Stop> {
 
 async fn ids_beyond_doubles(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    for (id, other) in [("9007199254740993", None), ("9223372036854775807", None), ("1.0", Some("1"))] {
+    for (id, equal_id) in [("9007199254740993", None), ("9223372036854775807", None), ("1.0", Some("1"))] {
         let before = s.seen().len();
         let frame = s.frame(Some(id), s.simple_method(), json!({}), None);
         s.send(&frame).await?;
         let later = s.request(s.simple_method(), json!({})).await?;
         s.result(&later).await?;
         s.quiet().await?;
-        let is_about_it = |frame: &&Frame| frame.is_response() && frame.id() != Some(&*later);
-        let came = s.seen()[before..].iter().filter(is_about_it).collect::<Vec<_>>();
-        let is_fine = came.iter().any(|frame| match frame.id() {
-            Some(came) => came == id || Some(came) == other,
+        let answers_it = |frame: &&Frame| frame.is_response() && frame.id() != Some(&*later);
+        let answers = s.seen()[before..].iter().filter(answers_it).collect::<Vec<_>>();
+        let is_fine = answers.iter().any(|frame| match frame.id() {
+            Some(received) => received == id || Some(received) == equal_id,
             None => frame.is_error_without_id(),
         });
         if !is_fine {
-            let first = came.first().map(|frame| format!("answered with {}", frame.short()));
+            let first = answers.first().map(|frame| format!("answered with {}", frame.short()));
             s.warn(format!("the request with the id {id} was {}", first.as_deref().unwrap_or("not answered")));
         }
     }
@@ -218,7 +218,7 @@ async fn malformed_params(s: &mut Session<'_>) -> Result<(), Stop> {
     let id = s.new_id();
     s.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":"text"}}"#)).await?;
     match expect_error(s, &id, "tools/list with parameters that are a string").await {
-        // The server needs no parameters of this request, so a wrong answer is only a warning.
+        // A server may ignore the parameters of `tools/list`, so a result is only a warning.
         Err(Stop::Fault(Fault::Wrong(why))) => s.warn(why),
         other => other?,
     }
@@ -362,7 +362,7 @@ async fn large_argument(s: &mut Session<'_>) -> Result<(), Stop> {
     s.expect_answer().await
 }
 
-/// Waits for a response. Over HTTP, an answer with an HTTP status and no response also suffices.
+/// Waits for a JSON-RPC response. Over HTTP, an HTTP response without one also suffices.
 async fn answered_or_refused(s: &mut Session<'_>, id: &str) -> Result<(), Stop> {
     match s.answer(id).await {
         Err(Stop::Fault(Fault::Wrong(_))) if s.is_http() => Ok(()),
@@ -417,8 +417,8 @@ async fn response_to_nothing(s: &mut Session<'_>) -> Result<(), Stop> {
     unanswered(s, before, "a response")
 }
 
-/// Expects at most one response after the first `before` frames: the response to a request that was sent to see if the server goes on. Over
-/// HTTP, errors without an id and responses with an id may come, too.
+/// Expects at most one response after the first `before` frames: the response to the request of [`Session::expect_answer`]. Over HTTP there
+/// may also be errors without an id and responses with an id.
 fn unanswered(s: &mut Session<'_>, before: usize, what: &str) -> Result<(), Stop> {
     let responses = s.seen()[before..].iter().filter(|frame| frame.is_response());
     match responses.clone().count() {
