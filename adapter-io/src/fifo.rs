@@ -20,8 +20,8 @@ const IS_SUPPORTED: bool = cfg!(all(
     ))
 ));
 
-/// Opens standard input in non-blocking mode. Returns `None` if it is not an anonymous pipe, or cannot be opened, and always on systems
-/// other than Linux, and on MIPS and SPARC; then use [`Stdin`](crate::Stdin).
+/// Opens standard input in non-blocking mode. Returns `None` if it is not an anonymous pipe or cannot be opened, and always on MIPS, on
+/// SPARC and on systems other than Linux. In these cases use [`Stdin`](crate::Stdin).
 #[must_use]
 pub fn fifo_stdin() -> Option<File> {
     open("/proc/self/fd/0", OpenOptions::new().read(true))

@@ -240,7 +240,7 @@ impl Calling {
         F: FnMut() -> C,
         C: Future<Output = ()>,
     {
-        // The call is made only after the handshake, so that a timeout of the handshake is reported as one.
+        // The call is made only after the handshake, so that a timeout of the handshake is not reported as a timeout of the call.
         self.display.begin("waiting for the server");
         match interrupts.or(peer.ready()).await {
             None => return cancelled(),
@@ -400,9 +400,9 @@ impl Calling {
             Ok((tools, prompts))
         };
         // The request for each page has the time limits of a call, and all pages together have the limit `max_total`.
-        let all = self.config.timeouts.call.max_total;
+        let max_total = self.config.timeouts.call.max_total;
         let mut offered = pin!(offered);
-        let mut limit = pin!(in_thread(move || all.map_or_else(forever, thread::sleep)));
+        let mut limit = pin!(in_thread(move || max_total.map_or_else(forever, thread::sleep)));
         let offered = poll_fn(|task| match offered.as_mut().poll(task) {
             Poll::Ready(offered) => Poll::Ready(offered),
             Poll::Pending => limit.as_mut().poll(task).map(|_| Err(CallError::Ended(Outcome::TimedOut(TimeoutKind::MaxTotal)))),
@@ -560,7 +560,8 @@ impl Shown {
     }
 }
 
-/// Prints the content of a tool's result, and its structured content if no block is text; to stderr if the tool failed.
+/// Prints the content of a tool's result, and its structured content if no block is text; to stderr if the tool failed. Returns the exit
+/// status.
 fn show_result(result: &Json, shown: &mut Shown) -> u8 {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -585,7 +586,7 @@ fn show_result(result: &Json, shown: &mut Shown) -> u8 {
     status::TOOL_ERROR
 }
 
-/// Prints the description of a prompt, then its messages; if there are several, each with its role.
+/// Prints the description of a prompt, then its messages; if there are several, each with its role. Returns the exit status.
 fn show_prompt(result: &Json, shown: &mut Shown) -> u8 {
     #[derive(Deserialize)]
     struct PromptResult {
@@ -608,7 +609,7 @@ fn show_prompt(result: &Json, shown: &mut Shown) -> u8 {
     print(&(parts.join("\n\n") + "\n"))
 }
 
-/// Writes to stdout. A closed pipe is not an error.
+/// Writes to stdout, and returns the exit status. A closed pipe is not an error.
 fn print(text: &str) -> u8 {
     let mut out = stdout().lock();
     // A file or a pipe gets the text byte for byte.
@@ -653,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_versions_or_addresses_lists_them() {
+    fn an_error_about_versions_lists_them_and_one_about_addresses_announces_them() {
         let with = |code, data: &str| {
             let error = RpcError::fixed(code, "unsupported").with_data(json(data));
             explained(&error)

@@ -86,8 +86,8 @@ impl<C> HttpConnector for C where
 /// requests are given up.
 ///
 /// # Errors
-/// [`Error::Connect`] if the address is malformed; or if it begins with `https://`, and there are no root certificates, or the feature
-/// `http-client-tls` is off.
+/// [`Error::Connect`] if the address is malformed; and, for an address that begins with `https://`, if there are no root certificates or
+/// the feature `http-client-tls` is off.
 pub fn http_client<C: HttpConnector>(
     client: Arc<dyn Client>,
     config: Config,
@@ -192,7 +192,7 @@ struct Driver<C> {
 }
 
 impl<C: HttpConnector> Driver<C> {
-    /// Runs until the session and the client are closed.
+    /// Runs until the session and the [`HttpClient`] are closed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<CloseReason, Error>> {
         let mut parts: usize = 0;
         loop {
@@ -291,11 +291,11 @@ impl<C: HttpConnector> Driver<C> {
         let mut parts = self.sender.clone();
         let (task, handle) = abortable(async move {
             let last = match request {
-                Some(request) => exchange(taken, request, id, &mut parts).await,
+                Some(request) => run_request(taken, request, id, &mut parts).await,
                 None => Part::Loss("the request is malformed".to_owned()),
             };
             // Fails if the driver is gone.
-            let _ = send(&mut parts, id, last).await;
+            let _ = send_part(&mut parts, id, last).await;
         });
         self.runtime.spawn(Box::pin(async move {
             // An error means that the request was given up.
@@ -352,19 +352,19 @@ impl<C> Drop for Driver<C> {
 }
 
 /// Puts a part of a response into the queue, when there is room. Fails if the driver is gone.
-async fn send(parts: &mut Parts, id: HttpRequestId, part: Part) -> Result<(), mpsc::SendError> {
+async fn send_part(parts: &mut Parts, id: HttpRequestId, part: Part) -> Result<(), mpsc::SendError> {
     poll_fn(|cx| parts.poll_ready(cx)).await?;
     parts.start_send((id, part))
 }
 
 /// Makes a request, puts all parts of its response but the last into the queue, and returns the last.
-async fn exchange<C: HttpConnector>(pool: Taken<C>, request: Request<Full<Bytes>>, id: HttpRequestId, parts: &mut Parts) -> Part {
+async fn run_request<C: HttpConnector>(pool: Taken<C>, request: Request<Full<Bytes>>, id: HttpRequestId, parts: &mut Parts) -> Part {
     let response = match pool.response(request).await {
         Ok(response) => response,
         Err(error) => return Part::Loss(causes(&error)),
     };
     let (head, mut body) = response.into_parts();
-    if send(parts, id, Part::Head(head.status, head.headers)).await.is_err() {
+    if send_part(parts, id, Part::Head(head.status, head.headers)).await.is_err() {
         // The driver is gone.
         return Part::End;
     }
@@ -375,7 +375,7 @@ async fn exchange<C: HttpConnector>(pool: Taken<C>, request: Request<Full<Bytes>
             Some(Ok(frame)) => {
                 // Trailers are ignored.
                 let Ok(chunk) = frame.into_data() else { continue };
-                if !chunk.is_empty() && send(parts, id, Part::Chunk(chunk)).await.is_err() {
+                if !chunk.is_empty() && send_part(parts, id, Part::Chunk(chunk)).await.is_err() {
                     return Part::End;
                 }
             }

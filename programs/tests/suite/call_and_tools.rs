@@ -29,15 +29,15 @@ const HELLO: &str = concat!(
 
 /// A running program, and its output line by line.
 pub(super) struct Running {
-    child: Killed,
+    child: KillOnDrop,
     out: Lines,
     err: Lines,
 }
 
 /// A child process that is killed at the end of its test.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -46,26 +46,26 @@ impl Drop for Killed {
 
 /// One output stream of a program.
 struct Lines {
-    coming: Receiver<String>,
-    /// The text that was read so far, with line ends.
+    receiver: Receiver<String>,
+    /// The text that was received so far, with line ends.
     seen: String,
 }
 
 impl Lines {
     fn of(stream: impl Read + Send + 'static) -> Self {
-        let (sender, coming) = channel();
+        let (sender, receiver) = channel();
         thread::spawn(move || {
             let mut stream = BufReader::new(stream);
             let mut line = String::new();
             while stream.read_line(&mut line).is_ok_and(|length| length > 0) && sender.send(std::mem::take(&mut line)).is_ok() {}
         });
-        Self { coming, seen: String::new() }
+        Self { receiver, seen: String::new() }
     }
 
     /// Waits for a line that contains `what`, and returns it.
     fn until(&mut self, what: &str) -> String {
         loop {
-            match self.coming.recv_timeout(PATIENCE) {
+            match self.receiver.recv_timeout(PATIENCE) {
                 Ok(line) => {
                     self.seen.push_str(&line);
                     if line.contains(what) {
@@ -81,7 +81,7 @@ impl Lines {
     fn all(&mut self) -> String {
         let start = Instant::now();
         loop {
-            match self.coming.recv_timeout(PATIENCE.saturating_sub(start.elapsed())) {
+            match self.receiver.recv_timeout(PATIENCE.saturating_sub(start.elapsed())) {
                 Ok(line) => self.seen.push_str(&line),
                 Err(RecvTimeoutError::Disconnected) => return std::mem::take(&mut self.seen),
                 Err(RecvTimeoutError::Timeout) => panic!("it hangs: {}", self.seen),
@@ -109,7 +109,7 @@ impl Running {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a program that starts");
         let out = Lines::of(child.stdout.take().expect("a pipe"));
         let err = Lines::of(child.stderr.take().expect("a pipe"));
-        Self { child: Killed(child), out, err }
+        Self { child: KillOnDrop(child), out, err }
     }
 
     /// Waits for a line on stderr that contains `what`, and returns it.
@@ -122,7 +122,7 @@ impl Running {
         assert!(killed.is_ok_and(|status| status.success()), "kill -INT");
     }
 
-    /// Waits for the end of the program, which is noticed by the ends of its streams.
+    /// Waits until both output streams of the program are closed, and then for its exit status.
     pub(super) fn end(mut self) -> Ended {
         let err = self.err.all().lines().map(str::to_owned).collect();
         let out = self.out.all();
@@ -149,7 +149,7 @@ impl Ended {
         self
     }
 
-    /// Checks that there is just one line on stderr, with these words in it, and nothing on stdout.
+    /// Checks the exit status, and that there is just one line on stderr, with these words in it, and nothing on stdout.
     pub(super) fn complained(self, status: i32, words: &str) {
         let ended = self.with(status);
         assert_eq!(ended.out, "", "{ended:?}");
@@ -213,6 +213,7 @@ fn help_lists_the_flags_and_the_exit_statuses() {
     {
         let ended = start(name, ["--help"], Stdio::null()).end().with(0);
         assert!(ended.out.contains(flag) && ended.out.contains("Exit status"), "{ended:?}");
+        // The flag with which `call` starts a server of its own is hidden.
         assert!(!ended.out.contains("--serve-tools"), "{ended:?}");
     }
 }
@@ -220,9 +221,9 @@ fn help_lists_the_flags_and_the_exit_statuses() {
 #[test]
 fn an_unreachable_server_is_reported_in_one_line_with_status_4() {
     call(&["chatty", "--", "no-such-server"]).complained(4, "no-such-server");
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = taken.local_addr().expect("an address").to_string();
-    drop(taken);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    drop(listener);
     call(&["--tcp", &address, "chatty"]).complained(4, &address);
     let scratch = Scratch::new("nowhere.sock");
     let nowhere = scratch.to_str().expect("a path in UTF-8");
@@ -250,7 +251,7 @@ fn a_server_that_starts_slowly_is_called_and_the_timeouts_begin_with_the_call() 
 }
 
 #[test]
-fn a_transport_that_cannot_be_opened_is_status_4() {
+fn a_transport_or_an_audit_file_that_cannot_be_opened_is_status_4() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     start("tools", ["--tcp", &address], Stdio::null()).end().complained(4, &address);
@@ -307,7 +308,7 @@ fn sigterm_cancels_the_call_and_is_status_143() {
     let line = fs::read_to_string(&audit).expect("an audit file");
     assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
 
-    // A server that is still starting is ended at once, too.
+    // `call` also ends immediately while its server is still starting.
     let started = Scratch::new("started");
     let script = format!("echo > {}; exec sleep 1000", started.display());
     let running = start("call", ["chatty", "--", "sh", "-c", &script], Stdio::null());
@@ -445,7 +446,7 @@ fn read_until(stream: &mut TcpStream, words: &str) -> String {
 }
 
 #[test]
-fn tools_over_http_serves_both_eras_and_lets_calls_end() {
+fn tools_over_http_serves_both_eras_and_lets_calls_end_after_a_signal() {
     let mut tools = start("tools", ["--http", "127.0.0.1:0"], Stdio::null());
     let line = tools.until_error_line("listening on http://");
     let address = line.rsplit(' ').next().and_then(|url| url.strip_prefix("http://")?.strip_suffix("/mcp")).expect("an address");
@@ -465,7 +466,7 @@ fn tools_over_http_serves_both_eras_and_lets_calls_end() {
     assert_eq!(ended.out, "");
 }
 
-/// Sends a request without a handshake over HTTP, on a connection of its own. Returns the result, or the error.
+/// Calls the tool `survey` over HTTP without a handshake, on a connection of its own. Returns the result, or the error.
 fn answer_over_http(address: &str, params: &serde_json::Value) -> serde_json::Value {
     let mut params = params.clone();
     params["_meta"] = json!({
@@ -515,6 +516,7 @@ fn each_round_of_a_call_may_go_to_another_process_that_has_the_key() {
     let done = asked["structuredContent"].clone();
     assert_eq!(done, json!({ "participant": "Ada", "number": 1, "opinion": "Fine.", "publish": true }), "{asked}");
 
+    // A file without a valid key, and a file that does not exist.
     for (text, words) in [("0a0b", "64 hex digits"), (&"xy".repeat(32), "64 hex digits")] {
         let wrong = Scratch::new("wrong");
         fs::write(&wrong, text).expect("a file");
@@ -578,7 +580,7 @@ impl Balancer {
 }
 
 #[test]
-fn a_call_whose_rounds_go_to_two_processes_behind_one_address_gives_the_same_result() {
+fn a_call_through_a_load_balancer_is_served_by_two_processes_in_turn() {
     let key = Scratch::new("key");
     fs::write(&key, "5c".repeat(32)).expect("a file");
     let key = key.to_str().expect("UTF-8");
@@ -627,7 +629,7 @@ fn tools_can_use_files_and_sockets_as_standard_input_and_output() {
     fs::write(&asked, &input).expect("a file");
     let run = |stdin: Stdio, stdout: Stdio| {
         let mut command = Command::new(program("tools"));
-        let status = Killed(command.stdin(stdin).stdout(stdout).spawn().expect("it starts")).0.wait().expect("it ends");
+        let status = KillOnDrop(command.stdin(stdin).stdout(stdout).spawn().expect("it starts")).0.wait().expect("it ends");
         assert_eq!(status.code(), Some(0));
     };
     let are_whole = |answers: &str| answers.lines().count() == 2 && answers.contains(r#""id":1"#) && answers.contains(r#""id":2"#);
@@ -655,7 +657,7 @@ fn regression_tools_ends_when_the_only_writer_closes_a_named_pipe() {
     let stdin = fs::File::open(&*name).expect("a writer");
     writer.join().expect("no panic").expect("a reader");
     let mut command = Command::new(program("tools"));
-    let mut tools = Killed(command.stdin(stdin).stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut tools = KillOnDrop(command.stdin(stdin).stdout(Stdio::piped()).spawn().expect("it starts"));
     let mut answers = String::new();
     tools.0.stdout.take().expect("a pipe").read_to_string(&mut answers).expect("text");
     assert_eq!(answers.lines().count(), 1);
@@ -669,22 +671,22 @@ fn tools_does_not_change_the_blocking_mode_of_its_pipes() {
     let (mut output, stdout_end) = std::io::pipe().expect("a pipe");
     let (mut shared_in, mut shared_out) = (theirs.try_clone().expect("a pipe"), stdout_end.try_clone().expect("a pipe"));
     let mut command = Command::new(program("tools"));
-    let mut tools = Killed(command.stdin(theirs).stdout(stdout_end).spawn().expect("it starts"));
+    let mut tools = KillOnDrop(command.stdin(theirs).stdout(stdout_end).spawn().expect("it starts"));
     drop(command);
     ours.write_all(format!("{HELLO}\n").as_bytes()).expect("a reader");
     let mut answer = [0; 1];
     output.read_exact(&mut answer).expect("an answer");
     tools.0.kill().expect("it runs");
     tools.0.wait().expect("it ends");
-    let (sender, late) = channel();
+    let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut read = [0; 4];
         sender.send(shared_in.read_exact(&mut read).map(|()| read))
     });
-    let early = late.recv_timeout(Duration::from_millis(50));
+    let early = receiver.recv_timeout(Duration::from_millis(50));
     assert!(early.is_err(), "a read blocks while there is no data: {early:?}");
     ours.write_all(b"late").expect("a reader");
-    assert_eq!(&late.recv_timeout(PATIENCE).expect("an end").expect("a read that waits"), b"late");
+    assert_eq!(&receiver.recv_timeout(PATIENCE).expect("an end").expect("a read that waits"), b"late");
     let full = thread::spawn(move || shared_out.write_all(&[b'x'; 200_000]));
     let mut left = 0;
     while left < 200_000 {
@@ -840,7 +842,7 @@ pub(super) fn scripted(call: &str) -> String {
     )
 }
 
-/// The part of a script that answers the call.
+/// The part of a script that answers the call. `result` is the member `result` or `error` of the response.
 pub(super) fn answer(result: &str) -> String {
     format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":'$id',{result}}}'")
 }
@@ -964,14 +966,14 @@ fn an_address_or_a_header_that_cannot_be_used_is_reported_in_one_line() {
     for url in ["ftp://localhost/mcp", "localhost:80"] {
         call(&["--url", url, "chatty"]).complained(4, url);
     }
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/mcp", taken.local_addr().expect("an address"));
-    drop(taken);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+    drop(listener);
     call(&["--url", &url, "chatty"]).complained(4, "refused");
 }
 
 #[test]
-fn an_old_server_is_called_after_any_error_to_the_probe() {
+fn an_old_server_is_called_after_any_error_or_invalid_result_for_the_probe() {
     let answers = [
         r#""error":{"code":-32601,"message":"Method not found"}"#,
         r#""error":{"code":-32000,"message":"not initialized"}"#,
@@ -1023,13 +1025,13 @@ fn old_server_that_has_read(id: &str) -> String {
 #[test]
 fn a_server_that_ignores_the_end_of_input_is_killed_with_its_child_processes() {
     let tools = program("tools");
-    for (before, most) in [("", 5), ("trap '' TERM; ", 6)] {
+    for (before, max_seconds) in [("", 5), ("trap '' TERM; ", 6)] {
         // A remaining process would keep stderr open, and this test would hang.
         let script = format!("{before}{}; sleep 1000; true", tools.display());
         let begin = Instant::now();
         let ended = call(&["chatty", "--", "sh", "-c", &script]).with(0);
         assert!(ended.out.starts_with("first block: short\n") && ended.err.is_empty(), "{ended:?}");
-        assert!(begin.elapsed() < Duration::from_secs(most), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(max_seconds), "{:?}", begin.elapsed());
     }
 }
 

@@ -294,7 +294,7 @@ impl InboundCall {
 
     // ---- Subscriptions ----
 
-    /// Notes that the call is a subscription to these kinds of notices. A subscription sends no progress and no log records.
+    /// Makes the call a subscription to the kinds of notices in `filter`. A subscription sends no progress and no log records.
     pub(super) fn listen(&mut self, filter: SubscriptionFilter, rate: RateWindow) {
         (self.token, self.log_level) = (None, None);
         self.callee_progress_mut(rate).listener = Some(Box::new(Listener::new(filter)));
@@ -604,6 +604,7 @@ mod transitions {
             "Asking" => &[ASK],
             "Answered" => &[PROGRESS, RESPOND],
             "Cancelled" => &[CANCEL],
+            // "gone"
             _ => &[RESPOND],
         };
         for step in steps {
@@ -702,7 +703,8 @@ mod transitions {
         ("its lane goes on", |callee| callee.session.set_writable(Lane::CHANNEL, true, callee.now).unwrap()),
     ];
 
-    /// The state of a subscription. `Waiting` is the substate of `Listening` in which a notice waits for room.
+    /// The state of a subscription. It is `Requested` until it is accepted. `Waiting` is the substate of `Listening` in which a notice waits
+    /// for room.
     fn state_of_subscription(callee: &Callee) -> &'static str {
         let is_requested = |callee: &Callee| {
             callee.session.clone().accept_subscription(callee.inbound, &SubscriptionFilter::default(), callee.now).is_ok()
@@ -753,6 +755,7 @@ mod transitions {
 
     #[test]
     fn the_transitions_of_a_stateless_inbound_call_are_those_in_the_docs() {
+        // A stateless call asks for input in rounds, so it never has an open input request.
         let states = STATES.map(|state| Some(state).filter(|state| *state != "Asking"));
         let states: Vec<_> = states.into_iter().flatten().collect();
         let inputs: Vec<_> = INPUTS.into_iter().chain([LOSE_LANE]).collect();

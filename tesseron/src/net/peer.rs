@@ -19,7 +19,7 @@ pub(super) fn can_be_known() -> bool {
     false
 }
 
-/// The users of connections that were accepted at `local`; `None` for a connection that has already ended.
+/// The users at `remotes`, the other ends of connections that were accepted at `local`; `None` for a connection that has already ended.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
     remotes.iter().map(|_| Some(PeerUser::Unknown)).collect()
@@ -56,8 +56,8 @@ mod linux {
         File::open(TABLE).is_ok()
     }
 
-    /// The users of connections that were accepted at `local`; `None` for a connection that has already ended. Looking up many users takes
-    /// no longer than looking up one.
+    /// The users at `remotes`, the other ends of connections that were accepted at `local`; `None` for a connection that has already ended.
+    /// Looking up many users takes no longer than looking up one.
     pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
         let this_user = rustix::process::geteuid().as_raw();
         let mut wanted = Wanted::new(local, remotes);
@@ -72,7 +72,7 @@ mod linux {
         wanted.found.into_iter().map(|found| found.map_or(Some(PeerUser::Unknown), |socket| socket.peer(this_user))).collect()
     }
 
-    /// A line of a table.
+    /// The columns that are read of a socket's line.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) struct Socket {
         user: u32,
@@ -93,7 +93,7 @@ mod linux {
 
     /// The sockets to look for: the other ends of our connections.
     pub(super) struct Wanted {
-        /// The index of each connection, by the address of its other end as in the tables.
+        /// The index in `found` of each socket, by its address as in the tables.
         indexes: BTreeMap<String, usize>,
         /// Our own address, as in the tables.
         ours: [String; 2],
@@ -129,8 +129,8 @@ mod linux {
         fn line(&self, line: &str) -> Option<(usize, Socket)> {
             let mut columns = line.split_ascii_whitespace().skip(1);
             let index = self.indexes.get(columns.next()?)?;
-            let other = columns.next()?;
-            if !self.ours.iter().any(|form| form == other) {
+            let peer = columns.next()?;
+            if !self.ours.iter().any(|form| form == peer) {
                 return None;
             }
             let user = columns.nth(4)?.parse().ok()?;
@@ -159,7 +159,7 @@ mod linux {
         use super::*;
         use std::net::{TcpListener, TcpStream};
 
-        /// Recorded: a listener, both ends of a connection, and one end that its process has closed.
+        /// A recorded table: a listener, both ends of a connection, and one end that its process has closed.
         #[cfg(target_endian = "little")]
         const RECORDED: &str = "\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode                                                     
@@ -175,6 +175,7 @@ mod linux {
    1: 00000000000000000000000001000000:89E1 00000000000000000000000001000000:E639 01 00000000:00000000 00:00000000 00000000  1003        0 18341 2 000000003b8cd5d5 20 0 0 10 -1
 ";
 
+        /// The socket in `table` that has the address `own` and is connected to `other`.
         #[cfg(target_endian = "little")]
         fn read_text(table: &str, own: &str, other: &str) -> Option<Socket> {
             let mut wanted = Wanted::new(other.parse().unwrap(), &[own.parse().unwrap()]);
@@ -203,7 +204,7 @@ mod linux {
 
         #[cfg(target_endian = "little")]
         #[test]
-        fn a_socket_for_ipv6_that_has_an_address_of_ipv4_is_found_by_it() {
+        fn an_ipv6_socket_with_an_ipv4_address_is_found_by_that_address() {
             for own in ["127.0.0.1:35296", "[::ffff:127.0.0.1]:35296"] {
                 assert_eq!(read_text(RECORDED_OF_IPV6, own, "127.0.0.1:58937"), Some(Socket { user: 1002, inode: 18337 }), "{own}");
             }
@@ -228,7 +229,7 @@ mod linux {
 
         #[cfg(target_endian = "little")]
         #[test]
-        fn many_users_are_found_in_one_pass_which_stops_at_the_last_one() {
+        fn one_pass_finds_several_users_and_stops_when_all_are_found() {
             let remotes = ["127.0.0.7:53191", "127.0.0.9:1", "127.0.0.1:53192"].map(|remote| remote.parse().unwrap());
             let local = "127.0.0.1:58937".parse().unwrap();
             let mut wanted = Wanted::new(local, &remotes);
@@ -253,40 +254,41 @@ mod linux {
             assert_eq!(peer(OVERFLOW, 1, 1000), Some(PeerUser::OtherUser(OVERFLOW)));
         }
 
-        /// A connection within this machine, at both of its ends.
+        /// A listener, the end of a connection that connects to it by `address`, and the end that it accepts; `None` if this machine has
+        /// no such address.
         fn connected(address: &str) -> Option<(TcpListener, TcpStream, TcpStream)> {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
-            let near = TcpStream::connect(format!("{address}:{port}")).ok()?;
-            let (far, _) = listener.accept().unwrap();
-            Some((listener, near, far))
+            let client = TcpStream::connect(format!("{address}:{port}")).ok()?;
+            let (accepted, _) = listener.accept().unwrap();
+            Some((listener, client, accepted))
         }
 
-        fn found(far: &TcpStream) -> Option<PeerUser> {
-            find_all(far.local_addr().unwrap(), &[far.peer_addr().unwrap()])[0]
+        fn found(accepted: &TcpStream) -> Option<PeerUser> {
+            find_all(accepted.local_addr().unwrap(), &[accepted.peer_addr().unwrap()])[0]
         }
 
         #[test]
         fn a_connection_of_this_user_is_found_in_the_tables_of_this_machine() {
             assert!(can_be_known());
-            let (_listener, near, far) = connected("127.0.0.1").unwrap();
-            assert_eq!(found(&far), Some(PeerUser::ThisUser));
-            drop(near);
-            assert_ne!(found(&far), Some(PeerUser::ThisUser), "the peer has closed it");
+            let (_listener, client, accepted) = connected("127.0.0.1").unwrap();
+            assert_eq!(found(&accepted), Some(PeerUser::ThisUser));
+            drop(client);
+            assert_ne!(found(&accepted), Some(PeerUser::ThisUser), "the peer has closed it");
             // A machine without IPv6 has no such connections.
-            if let Some((_listener, _near, far)) = connected("[::ffff:127.0.0.1]") {
-                assert_eq!(found(&far), Some(PeerUser::ThisUser));
+            if let Some((_listener, _client, accepted)) = connected("[::ffff:127.0.0.1]") {
+                assert_eq!(found(&accepted), Some(PeerUser::ThisUser));
             }
         }
 
         #[test]
         fn a_connection_of_another_user_is_found_in_the_tables_of_this_machine() {
-            let (_listener, near, far) = connected("127.0.0.1").unwrap();
-            if std::os::unix::fs::fchown(&near, Some(12345), None).is_err() {
+            let (_listener, client, accepted) = connected("127.0.0.1").unwrap();
+            if std::os::unix::fs::fchown(&client, Some(12345), None).is_err() {
                 std::eprintln!("not tested: only the superuser can change the owner of a socket");
                 return;
             }
-            assert_eq!(found(&far), Some(PeerUser::OtherUser(12345)));
+            assert_eq!(found(&accepted), Some(PeerUser::OtherUser(12345)));
         }
     }
 }

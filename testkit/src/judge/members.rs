@@ -53,12 +53,12 @@ pub(super) fn carries_request(frame: &str, payload: &str) -> bool {
     carries_without(frame, payload, &["_meta", "invocationId"])
 }
 
-fn carries_without(frame: &str, payload: &str, others: &[&str]) -> bool {
-    let is_other = |name: &str| serde_json::from_str::<String>(name).is_ok_and(|name| others.contains(&&*name));
+fn carries_without(frame: &str, payload: &str, exempt: &[&str]) -> bool {
+    let is_exempt = |name: &str| serde_json::from_str::<String>(name).is_ok_and(|name| exempt.contains(&&*name));
     let frame = flat(frame);
     let has = |part: &str| frame.contains(flat(part).trim());
     let is_object = payload.trim_start().starts_with('{');
-    has(payload) || (is_object && members(payload).iter().all(|(name, value)| is_other(name) || has(value)))
+    has(payload) || (is_object && members(payload).iter().all(|(name, value)| is_exempt(name) || has(value)))
 }
 
 /// The name of a member of the envelope that is written twice.
@@ -73,7 +73,7 @@ pub(super) fn repeated(frame: &str) -> Option<String> {
 }
 
 #[test]
-fn members_are_found_as_they_are_written() {
+fn members_carried_payloads_and_repeated_names_are_found() {
     let text = r#"{ "a" : {"b":[1,2]} ,"c\"}":"x,y:\\", "a":3}"#;
     assert_eq!(members(text), [(r#""a""#, r#"{"b":[1,2]}"#), (r#""c\"}""#, r#""x,y:\\""#), (r#""a""#, "3")]);
     assert_eq!(members("{}"), []);

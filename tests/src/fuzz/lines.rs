@@ -60,7 +60,7 @@ fn decode(mut input: &[u8], limit: usize, mut step: impl FnMut(usize) -> usize) 
                 let mut taken = 0;
                 decoder.read_with(|space| {
                     taken = piece.len().min(space.len());
-                    // The bytes after the input must not be read.
+                    // The decoder must not read the bytes after the first `taken`.
                     space.fill(b'\n');
                     space[..taken].copy_from_slice(&piece[..taken]);
                     taken
@@ -108,10 +108,10 @@ fn encode(frames: &[Bytes], rng: &mut Rng) {
     assert!(written == expected, "frames are written in order and unchanged");
 }
 
-/// Checks that an encoder returns each unwritten frame, gathered or not.
+/// Checks that an encoder returns each unwritten frame, among them those that it took from a second encoder.
 fn give_back(frames: &[Bytes], rng: &mut Rng) {
     let (mut encoder, mut gathered) = (LineEncoder::new(), LineEncoder::new());
-    let mut left = frames.iter();
+    let mut expected = frames.iter();
     for frame in frames {
         if rng.below(2) == 0 {
             gathered.push(frame.clone())
@@ -123,10 +123,10 @@ fn give_back(frames: &[Bytes], rng: &mut Rng) {
         }
         for _ in 0..rng.below(3) {
             let Some(back) = encoder.next_frame() else { break };
-            assert!(left.next() == Some(&back), "frames are returned in order and unchanged");
+            assert!(expected.next() == Some(&back), "frames are returned in order and unchanged");
         }
     }
     encoder.append(&mut gathered);
-    assert!(left.all(|frame| encoder.next_frame().as_ref() == Some(frame)), "frames are returned in order and unchanged");
+    assert!(expected.all(|frame| encoder.next_frame().as_ref() == Some(frame)), "frames are returned in order and unchanged");
     assert_eq!((encoder.next_frame(), encoder.remaining()), (None, 0));
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::payload::SIZES;
 
-/// The number of connections in the rows with many.
+/// The number of connections in a row with many connections.
 const MANY: usize = 1_000;
 
 /// One row of the table.
@@ -39,7 +39,7 @@ pub enum What {
         /// The tool that is called.
         tool: EchoTool,
     },
-    /// The same round trips, one at a time, on one connection after the other.
+    /// Round trips of [`EchoTool::Task`], one at a time, on one connection after the other.
     InTurn {
         /// The number of connections.
         connections: usize,
@@ -53,9 +53,9 @@ pub enum What {
     },
     /// Progress updates, 1 000 for each call, counted by the caller that reads them.
     Progress,
-    /// 1 000 calls that would never end are cancelled at once.
+    /// 1 000 calls that would never end are cancelled together.
     Cancelled,
-    /// 1 000 calls that would never end are dropped at once.
+    /// 1 000 calls that would never end are dropped together.
     Dropped,
     /// Memory of one more connection that is open and idle.
     Connection,
@@ -151,7 +151,7 @@ impl Row {
         all
     }
 
-    /// The unit of the number.
+    /// The unit of the number in the row.
     #[must_use]
     pub const fn unit(self) -> Unit {
         match self.what {
@@ -179,7 +179,8 @@ impl Row {
         !matches!(self.unit(), Unit::Bytes)
     }
 
-    /// Returns `true` if the allocations of the row are counted, for which all work must be on one thread of one process.
+    /// Returns `true` if the allocations of the row are counted. This needs all work on one thread of one process. Rows with many
+    /// connections or long texts, and rows in milliseconds, are only timed.
     #[must_use]
     pub const fn is_counted(self) -> bool {
         matches!(self.over, Over::Duplex) && self.workers == 1 && !self.is_large() && !matches!(self.unit(), Unit::Milliseconds)

@@ -26,10 +26,10 @@ pub fn long_text_call(carried: Carried, bytes: usize) -> (&'static str, Map<Stri
     }
 }
 
-/// The number of bytes that the receiver of a long text has seen, by the text of the result.
+/// The number of bytes that the receiver of a long text has read. `text` is the text of the result.
 ///
 /// # Panics
-/// If the tool `take` has not answered with a number.
+/// If the result of the tool `take` is not a number.
 #[must_use]
 pub fn bytes_seen(carried: Carried, text: &str) -> usize {
     match carried {
@@ -44,7 +44,8 @@ pub fn object(name: &str, value: Value) -> Map<String, Value> {
     Map::from_iter([(name.into(), value)])
 }
 
-/// The text that a tool returns for its arguments, without a copy where that is possible; `None` for a tool without a text.
+/// The text that a tool returns for its arguments, without a copy where that is possible. `None` for any other tool, and for arguments
+/// that do not fit the tool.
 #[must_use]
 pub fn tool_text(tool: &str, arguments: Map<String, Value>) -> Option<String> {
     let taken = |mut object: Map<String, Value>| object.remove("text").and_then(into_string);

@@ -28,7 +28,7 @@ const HANGING: usize = 1_000;
 /// The time limit for handlers to begin or to end. After it, they count as never beginning or ending.
 const NEVER: Duration = Duration::from_secs(3);
 
-/// The end of a loop: at a time, or after a number of turns.
+/// The condition that ends a loop: a span of time has passed, or a number of turns is done.
 #[derive(Clone)]
 struct Until {
     passed: Arc<AtomicBool>,
@@ -37,12 +37,12 @@ struct Until {
 
 impl Until {
     /// Ends a loop after `span`. A thread watches the clock, since reading the clock in each turn would affect the number.
-    fn passed(span: Duration) -> Self {
+    fn after(span: Duration) -> Self {
         let passed = Arc::new(AtomicBool::new(false));
-        let set = Arc::clone(&passed);
+        let setter = Arc::clone(&passed);
         thread::spawn(move || {
             thread::sleep(span);
-            set.store(true, Ordering::Relaxed);
+            setter.store(true, Ordering::Relaxed);
         });
         Self { passed, turns: u64::MAX }
     }
@@ -69,9 +69,9 @@ pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
                 What::Dropped => (time_to_end(&callers[0], Leave::Drop).await, None),
                 What::Connection | What::Call => (None, None),
                 What::RoundTrips { .. } | What::InTurn { .. } | What::LongText { .. } | What::Progress => {
-                    repeat(&callers, &tasks, row.what, Until::passed(span / 4)).await;
+                    repeat(&callers, &tasks, row.what, Until::after(span / 4)).await;
                     let begin = Instant::now();
-                    let done = repeat(&callers, &tasks, row.what, Until::passed(span)).await;
+                    let done = repeat(&callers, &tasks, row.what, Until::after(span)).await;
                     let rate = done.operations as f64 / begin.elapsed().as_secs_f64();
                     let updates = (row.what == What::Progress).then_some(done.updates);
                     let value = if let What::LongText { bytes, .. } = row.what { rate * bytes as f64 / 1e6 } else { rate };
@@ -113,7 +113,7 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
                 let allocated = counter(&mut || done = operate::<C>(row, turns));
                 (allocated, done as f64)
             };
-            // Both runs include the same allocations for the connection.
+            // Both runs include the same allocations for the connection, so their difference has only those of the operations.
             let ((before, few), (after, many)) = (run(20), run(120));
             let each = |before: u64, after: u64| (after - before) as f64 / (many - few);
             Some(Counted { allocations: Some(each(before.count, after.count)), bytes: each(before.bytes, after.bytes) })
@@ -126,7 +126,7 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
 
 /// Does the work of `row` `turns` times, on new connections. Returns the number of operations.
 pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
-    // One caller makes 100 calls in each turn, so that the number of its calls is not much smaller than that of 256 callers.
+    // A single caller makes 100 calls in each turn, so that its number of calls is not much smaller than that of 256 callers.
     let turns = if let What::RoundTrips { connections: 1, callers: 1, .. } = row.what { turns * 100 } else { turns };
     C::Runtime::run(Some(1), |adapter| async move {
         let callers = callers::<C>(row, &adapter).await;
@@ -138,9 +138,9 @@ pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
 /// difference in bytes, divided by the number of additional connections or calls. `None` if not all calls began.
 fn weigh<C: Contender>(counter: Counter, less: (usize, usize), more: (usize, usize)) -> Option<Counted> {
     let mut all_begun = true;
-    let mut most = |(connections, calls)| counter(&mut || all_begun &= hold::<C>(connections, calls)).most as f64;
-    let (before, after) = (most(less), most(more));
-    let bytes = (after - before) / ((more.0 + more.1) - (less.0 + less.1)) as f64;
+    let mut peak = |(connections, calls)| counter(&mut || all_begun &= hold::<C>(connections, calls)).most as f64;
+    let (peak_of_less, peak_of_more) = (peak(less), peak(more));
+    let bytes = (peak_of_more - peak_of_less) / ((more.0 + more.1) - (less.0 + less.1)) as f64;
     all_begun.then_some(Counted { allocations: None, bytes })
 }
 
@@ -148,16 +148,16 @@ fn weigh<C: Contender>(counter: Counter, less: (usize, usize), more: (usize, usi
 fn hold<C: Contender>(connections: usize, calls: usize) -> bool {
     C::Runtime::run(Some(1), |adapter| async move {
         let before = HandlerCount::begun();
-        let mut held = Vec::new();
+        let mut open = Vec::new();
         for _ in 0..connections {
             let caller = C::duplex(&adapter, SMALL_ROOM).await;
-            // One call, so that every buffer has been allocated.
+            // This call makes the connection allocate every buffer.
             caller.echo(TEXT, EchoTool::Inline).await;
             let mut hanging = Vec::new();
             for _ in 0..calls {
                 hanging.push(caller.hang(Leave::Drop).await);
             }
-            held.push((caller, hanging));
+            open.push((caller, hanging));
         }
         becomes_true(|| HandlerCount::begun() - before == connections * calls).await
     })
@@ -175,9 +175,9 @@ async fn repeat<C: Caller>(connections: &[C], runtime: &Arc<dyn Runtime>, what: 
     match what {
         What::RoundTrips { callers, tool, .. } => {
             let all = connections.iter().flat_map(|connection| iter::repeat_n(connection, callers));
-            let begun: Vec<_> = all.map(|caller| start(&**runtime, round_trips(caller.clone(), tool, until.clone()))).collect();
-            for caller in begun {
-                done.operations += caller.await;
+            let tasks: Vec<_> = all.map(|caller| start(&**runtime, round_trips(caller.clone(), tool, until.clone()))).collect();
+            for task in tasks {
+                done.operations += task.await;
             }
         }
         What::InTurn { .. } => {
@@ -225,7 +225,7 @@ async fn round_trip<C: Caller>(caller: &C, tool: EchoTool) {
 }
 
 /// Makes hanging calls, and ends them. Returns the number of milliseconds until all have ended, at this end and in their handlers. `None`
-/// if they do not end in time.
+/// if they do not all begin and end in time.
 async fn time_to_end<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
     let mut calls = Vec::new();
     for _ in 0..HANGING {
@@ -242,7 +242,7 @@ async fn time_to_end<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
     becomes_true(|| HandlerCount::ended() == HANGING).await.then(|| begin.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Waits until a condition holds. Returns `false` if it does not in time.
+/// Waits until a condition holds. Returns `false` if it does not hold within [`NEVER`].
 async fn becomes_true(is_true: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     while !is_true() {
@@ -266,7 +266,7 @@ async fn yield_now() {
     .await;
 }
 
-/// The peak memory of this process, if the system provides it.
+/// The peak memory of this process in KiB, if the system provides it.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix("kB")?.trim().parse().ok()

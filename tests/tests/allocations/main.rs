@@ -1,4 +1,4 @@
-//! Allocations, counted and not timed. They have a program of their own, since its allocator is replaced by one that counts.
+//! Tests that count allocations. They are a program of their own, since they replace its allocator by one that counts.
 
 mod hot_paths;
 mod load;

@@ -3,8 +3,9 @@
 //! Comments cite the specification of MCP: unquoted titles such as Lifecycle are pages or groups of pages, and quoted ones such as
 //! "Shutdown" are pages of these groups or sections of these pages.
 //!
-//! A test whose name begins with `g` and a number tests that guarantee of [`protocol_core::Session`]. `o` or `i` and a number is the former
-//! number of a row of the transition tables, which `docs/protocols/mcp.md` lists under "Former row numbers".
+//! A test whose name begins with `g` and a number tests that guarantee of [`protocol_core::Session`]. `o` or `i` and a number at the
+//! beginning of a name are the former number of a row of the transition tables; `docs/protocols/mcp.md` lists these numbers under
+//! "Former row numbers".
 
 mod addresses;
 mod batches;

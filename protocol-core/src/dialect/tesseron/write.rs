@@ -23,7 +23,7 @@ impl Tesseron {
     pub(crate) fn write_handshake_request(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
         let Some(app) = local.app() else { return frames.no_frame() };
         let hint = app.actions.as_bytes().len().saturating_add(app.resources.as_bytes().len()).saturating_add(512);
-        frames.request(id, app.handshake_method(), hint, |out| Object::write(out, |object| write_manifest(object, app, local)))
+        frames.request(id, app.handshake_method(), hint, |out| Object::write(out, |object| write_hello(object, app, local)))
     }
 
     pub(crate) fn write_claimed(self, frames: &mut FrameBuffer, at_millis: u64, local: &LocalEnd<'_>) -> WrittenFrame {
@@ -295,7 +295,8 @@ impl Tesseron {
     }
 }
 
-fn write_manifest(object: &mut Object<'_>, app: &App, local: &LocalEnd<'_>) {
+/// Writes the params of a handshake request, which begins or resumes an app session.
+fn write_hello(object: &mut Object<'_>, app: &App, local: &LocalEnd<'_>) {
     object.string("protocolVersion", VERSION);
     if let Some(credentials) = &app.resume {
         object.string("sessionId", &credentials.session_id);
