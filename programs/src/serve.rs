@@ -39,24 +39,24 @@ pub fn from_command_line() -> Result<Serving, u8> {
 }
 
 pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, u8> {
-    let (listen, line) = arguments::tools(line)?;
-    let audit = match &line.audit {
+    let (listen, flags) = arguments::tools(line)?;
+    let audit = match &flags.audit {
         Some(path) => Audit::append(path)
             .map_err(|error| complain("tools", format_args!("cannot write to {}: {error}", path.display()), status::NO_SERVER))?,
         None => Audit::default(),
     };
-    let options = Options { deadline: line.deadline, audit, partial_on_progress: line.partial_on_progress };
+    let options = Options { deadline: flags.deadline, audit, partial_on_progress: flags.partial_on_progress };
     // The session must not close before `--linger` is over.
     let service = service(&options).configure(|config| {
-        config.era = line.era;
-        config.timeouts.close_grace = config.timeouts.close_grace.max(line.linger);
+        config.era = flags.era;
+        config.timeouts.close_grace = config.timeouts.close_grace.max(flags.linger);
     });
-    let service = match &line.seal_key {
+    let service = match &flags.seal_key {
         Some(path) => service.seal_keys(read_key(path).map_err(|why| complain("tools", why, status::NO_SERVER))?),
         None => service,
     };
     let service = if matches!(listen, Listen::Tesseron(_)) { service.resource(clock::resource()) } else { service };
-    Ok(Serving { listen, service: Arc::new(service), ending: Ending::new(line.grace), linger: line.linger })
+    Ok(Serving { listen, service: Arc::new(service), ending: Ending::new(flags.grace), linger: flags.linger })
 }
 
 /// Reads a key of 64 hex digits.

@@ -47,8 +47,8 @@ impl State {
         leg == Leg::Agent || self.bridge.is_closed(Leg::Agent)
     }
 
-    /// Begins a verb. `driving` is the leg whose driver runs the verb, if any. It replaces the value that an earlier verb has left if that
-    /// verb panicked.
+    /// Begins a verb. `driving` is the leg whose driver runs the verb, if any. Every verb sets it, since a verb that panicked leaves its
+    /// own value.
     fn begin(&mut self, driving: Option<Leg>) {
         self.driving = driving;
     }
@@ -102,6 +102,7 @@ impl Guarded for State {
                 wakers.extend(self.drivers.get_mut(&leg).and_then(DriverSlot::take));
             }
         }
+        // The loop has woken the drivers of legs that have changed. The agent's driver is also woken for an earlier deadline.
         let deadline = self.deadline(Leg::Agent);
         if driving != Some(Leg::Agent)
             && let Some(agent) = self.drivers.get_mut(&Leg::Agent).filter(|agent| agent.must_wake(false, || deadline))
@@ -137,13 +138,13 @@ impl SharedBridge {
     /// # Cancel safety
     /// Cancel safe: no event is lost.
     pub async fn next_event(&self) -> BridgeEvent {
-        let mut kept = None;
+        let mut spare_waker = None;
         poll_fn(|cx| {
-            kept = spare(kept.take(), cx.waker());
+            spare_waker = spare(spare_waker.take(), cx.waker());
             let event = self.engine.verb(|state, _, _| {
                 state.begin(None);
-                // The waker is stored first, so that an event of this verb wakes the task.
-                park(&mut state.owner, cx.waker(), &mut kept);
+                // The waker is stored in the verb that polls, so that no event comes unnoticed between the two.
+                park(&mut state.owner, cx.waker(), &mut spare_waker);
                 state.bridge.poll_event()
             });
             event.map_or(Poll::Pending, Poll::Ready)
@@ -341,12 +342,13 @@ impl LaneMachine for BridgeLeg {
 
 impl Drop for BridgeLeg {
     fn drop(&mut self) {
-        let before = self.engine.verb(|state, now, _| {
+        let slot = self.engine.verb(|state, now, _| {
             state.begin(Some(self.leg));
             state.bridge.handle_end(self.leg, TransportEnd::Failed, now);
             state.drivers.remove(&self.leg)
         });
-        drop(before);
+        // The slot may have a waker, which must not be dropped under the lock.
+        drop(slot);
     }
 }
 

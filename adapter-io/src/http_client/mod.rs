@@ -358,7 +358,12 @@ async fn send_part(parts: &mut Parts, id: HttpRequestId, part: Part) -> Result<(
 }
 
 /// Makes a request, puts all parts of its response but the last into the queue, and returns the last.
-async fn run_request<C: HttpConnector>(pool: Taken<C>, request: Request<Full<Bytes>>, id: HttpRequestId, parts: &mut Parts) -> Part {
+async fn run_request<C: HttpConnector>(
+    pool: Taken<C>,
+    request: Request<Full<Bytes>>,
+    id: HttpRequestId,
+    parts: &mut Parts,
+) -> Part {
     let response = match pool.response(request).await {
         Ok(response) => response,
         Err(error) => return Part::Loss(causes(&error)),

@@ -1,4 +1,4 @@
-//! Runs of a handler that are interrupted at each of its awaits in turn.
+//! Runs of a handler, each interrupted at another of its awaits.
 
 use super::harness::{Harness, Interruption, Run};
 
@@ -84,17 +84,17 @@ mod tests {
     /// A harness of a handler that sleeps, makes an input request, and sleeps again. `dropped` counts the futures of the handler that were
     /// dropped.
     fn asking(dropped: &Arc<AtomicUsize>) -> Harness {
-        struct Held(Arc<AtomicUsize>);
-        impl Drop for Held {
+        struct CountsDrop(Arc<AtomicUsize>);
+        impl Drop for CountsDrop {
             fn drop(&mut self) {
                 self.0.fetch_add(1, Ordering::Relaxed);
             }
         }
         let dropped = Arc::clone(dropped);
         let tool = Tool::new("t", move |context: Context, ()| {
-            let held = Held(Arc::clone(&dropped));
+            let counts_drop = CountsDrop(Arc::clone(&dropped));
             async move {
-                let _held = held;
+                let _counts_drop = counts_drop;
                 context.sleep(Duration::from_secs(1)).await?;
                 let is_sure = context.confirm("sure?").await;
                 context.sleep(Duration::from_secs(1)).await?;

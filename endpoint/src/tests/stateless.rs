@@ -43,7 +43,7 @@ impl Served {
         self.sent()
     }
 
-    /// Takes the frames in the outbox.
+    /// Runs the handlers until they wait, and takes the frames in the outbox.
     fn sent(&mut self) -> Vec<Value> {
         while self.endpoint.poll_event().is_some() {}
         self.executor.run_until_stalled();
@@ -106,7 +106,7 @@ impl Client for Notices {
 }
 
 #[test]
-fn the_same_methods_call_and_subscribe_to_a_peer_of_either_era() {
+fn the_methods_of_a_client_call_and_subscribe_in_the_same_way_in_either_era() {
     for (era, version) in [(Era::Auto, "2026-07-28"), (Era::Modern, "2026-07-28"), (Era::Legacy, "2025-11-25")] {
         let mut service = service();
         let catalog = service.catalog();
@@ -116,14 +116,14 @@ fn the_same_methods_call_and_subscribe_to_a_peer_of_either_era() {
         let mut config = Config::mcp_client(Identity::new("c", "1"));
         config.era = era;
         let client = Endpoint::client(Arc::clone(&notices) as Arc<dyn Client>, config, executor.runtime());
-        let (peer, served) = (client.peer(), server.peer());
+        let (peer, server_handle) = (client.peer(), server.peer());
         assert_eq!(peer.era(), None);
         connect(&executor, server, client);
         let text: String = executor.block_on(peer.call_tool_as("greet", &json!({}))).unwrap().unwrap();
         assert_eq!(text, format!("c of {version}"));
         assert_eq!(peer.era(), Some(if era == Era::Legacy { Era::Legacy } else { Era::Modern }));
         assert_eq!(executor.block_on(peer.subscribe("clock:")), Some(Ok(())));
-        assert_eq!(served.update("clock:", &Json::null()), 1);
+        assert_eq!(server_handle.update("clock:", &Json::null()), 1);
         catalog.remove_tool("greet");
         executor.run_until_stalled();
         let received = std::mem::take(&mut *notices.0.lock().unwrap());
@@ -131,7 +131,7 @@ fn the_same_methods_call_and_subscribe_to_a_peer_of_either_era() {
             assert!(received.contains(&notice), "{era:?}: {received:?}");
         }
         assert_eq!(executor.block_on(peer.unsubscribe("clock:")), Some(Ok(())));
-        assert_eq!(served.update("clock:", &Json::null()), 0);
+        assert_eq!(server_handle.update("clock:", &Json::null()), 0);
     }
 }
 

@@ -342,8 +342,8 @@ mod tests {
         assert!(!ToolResult::read(&json(r#"{"content":[]}"#)).unwrap().is_error);
         let action = ToolResult::read(&json(r#"{"invocationId":"inv_1","output":{"n":1}}"#)).unwrap();
         assert_eq!((action.text().as_str(), action.is_error), (r#"{"n":1}"#, false));
-        for none in ["{}", "null", r#"{"content":{}}"#] {
-            assert_eq!(ToolResult::read(&json(none)), None);
+        for malformed in ["{}", "null", r#"{"content":{}}"#] {
+            assert_eq!(ToolResult::read(&json(malformed)), None);
         }
     }
 }

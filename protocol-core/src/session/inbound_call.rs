@@ -703,8 +703,8 @@ mod transitions {
         ("its lane goes on", |callee| callee.session.set_writable(Lane::CHANNEL, true, callee.now).unwrap()),
     ];
 
-    /// The state of a subscription. It is `Requested` until it is accepted. `Waiting` is the substate of `Listening` in which a notice waits
-    /// for room.
+    /// The state of a subscription. It is `Requested` until it is accepted. `Waiting` is the substate of `Listening` in which a notice
+    /// waits for room.
     fn state_of_subscription(callee: &Callee) -> &'static str {
         let is_requested = |callee: &Callee| {
             callee.session.clone().accept_subscription(callee.inbound, &SubscriptionFilter::default(), callee.now).is_ok()

@@ -319,8 +319,8 @@ impl Watcher {
     }
 
     /// Accepts an update or drops it, as [`UpdateVerdict`] describes. A value increases if it is greater than the last value, by any
-    /// amount: only a sender takes rounding errors into account. `quiet` is the time after a reported violation in which further ones are
-    /// only counted.
+    /// amount: only a sender takes rounding errors into account. If `accepts_equal` is `true`, an update with the last value is accepted
+    /// for its message. `quiet` is the time after a reported violation in which further ones are only counted.
     pub(super) fn judge(
         &mut self,
         mut progress: Progress,
@@ -390,6 +390,7 @@ mod tests {
         Keep,
     }
 
+    /// A reporter under test, with what its methods take.
     struct Bench {
         reporter: Reporter,
         policy: ProgressPolicy,

@@ -64,6 +64,7 @@ impl Session {
         }
         let id = OutboundId(self.take_number());
         let clocks = Clocks::start(self.config.timeouts.call, self.now);
+        // A time limit of zero.
         if let Some(clock) = clocks.expired(self.now) {
             self.push_event(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
             return Ok(id);

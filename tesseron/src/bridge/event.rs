@@ -21,7 +21,7 @@ impl ClaimId {
     }
 
     /// The call of the agent that requested the claim.
-    pub(super) fn invocation(self) -> InboundId {
+    pub(super) fn call(self) -> InboundId {
         self.0
     }
 }
@@ -70,7 +70,7 @@ pub enum BridgeEvent {
     },
     /// The agent no longer waits for a claim. Drop a connection that is being made for the claim.
     ClaimGone {
-        /// The claim.
+        /// The id of the claim.
         claim: ClaimId,
     },
     /// An app has sent a hello or a resume, and was accepted.

@@ -217,7 +217,7 @@ impl Bridge {
 
     /// Records that the app on `channel` was connected for a claim. Closes the channel if the claim has ended.
     pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
-        match self.claiming.get_mut(&claim.invocation()) {
+        match self.claiming.get_mut(&claim.call()) {
             Some(claiming) => claiming.channel = Some(channel),
             None => self.close_app(channel, Close::Now, self.now),
         }
@@ -246,7 +246,7 @@ impl Bridge {
 
     /// Fails a claim. The reply gives the reason `why`, and the apps that could be claimed instead, with their codes.
     pub(super) fn fail_claim(&mut self, claim: ClaimId, why: &str) {
-        let id = claim.invocation();
+        let id = claim.call();
         let Some(claiming) = self.claiming.remove(&id) else { return };
         self.last_refused = Some(claiming.code);
         let mut text = alloc::format!("No app could be claimed with this code: {why}.");

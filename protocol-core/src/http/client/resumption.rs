@@ -18,8 +18,8 @@ pub(super) struct Resumption {
     retry: Option<Duration>,
     /// The time for which the server asks the client to make no further attempt.
     pause: Duration,
-    /// The number of attempts since the last new event, or since the end of a response that lasted for long.
-    failures: u32,
+    /// The number of attempts since the last new event, or since the end of the last response that lasted long.
+    attempts: u32,
     /// The time at which the current response began.
     began: Option<Instant>,
 }
@@ -36,7 +36,7 @@ impl Resumption {
 
     /// Records a new event, after which the stream has reached `id`. An id that a header cannot contain counts as none.
     pub(super) fn reach(&mut self, id: Option<&str>) {
-        self.failures = 0;
+        self.attempts = 0;
         if self.last_event_id.as_deref() != id {
             self.last_event_id = id.filter(|id| !id.contains(|letter: char| letter.is_control())).map(Text::from);
         }
@@ -51,8 +51,8 @@ impl Resumption {
         self.pause = wait.unwrap_or_default().min(timeouts.retry_after_max);
     }
 
-    /// The time of the next attempt; `None` after too many attempts. The count of attempts begins again if the last response began at least
-    /// [`HttpClientTimeouts::resume_delay_max`] ago.
+    /// The time of the next attempt; `None` after too many attempts. The count of attempts begins again if the response that has ended now
+    /// lasted at least [`HttpClientTimeouts::resume_delay_max`].
     pub(super) fn next_attempt(
         &mut self,
         limits: &HttpClientLimits,
@@ -62,15 +62,15 @@ impl Resumption {
     ) -> Option<Instant> {
         let lasted = self.began.take().map(|began| now.saturating_duration_since(began));
         if lasted.is_some_and(|lasted| lasted >= timeouts.resume_delay_max) {
-            self.failures = 0;
+            self.attempts = 0;
         }
-        if self.failures >= limits.attempts {
+        if self.attempts >= limits.attempts {
             return None;
         }
         let first = self.retry.unwrap_or(timeouts.resume_delay).max(MIN_WAIT);
-        let grown = first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
+        let grown = first.saturating_mul(1_u32.checked_shl(self.attempts).unwrap_or(u32::MAX));
         let wait = grown.min(timeouts.resume_delay_max.max(first)).max(core::mem::take(&mut self.pause));
-        self.failures = self.failures.saturating_add(1);
+        self.attempts = self.attempts.saturating_add(1);
         // At most a quarter of the wait, since `jitter` is less than 256.
         let extra = wait.saturating_mul(u32::from(jitter)).checked_div(1024).unwrap_or_default();
         Some(now.saturating_add(wait).saturating_add(extra))
@@ -148,7 +148,7 @@ mod tests {
     /// A regression: any failure long after the beginning of a stream reset the count of attempts, even if the stream had broken soon after
     /// its beginning. If the server stayed unreachable, there were twice as many attempts.
     #[test]
-    fn only_the_time_for_which_a_stream_was_open_counts_and_not_the_time_since() {
+    fn only_the_time_for_which_a_stream_was_open_resets_the_waits_and_not_the_time_since() {
         let mut resumption = Resumption::default();
         let (limits, timeouts) = (HttpClientLimits::default(), HttpClientTimeouts::default());
         resumption.begin(Instant::ZERO);
@@ -164,7 +164,7 @@ mod tests {
     fn no_number_of_attempts_overflows() {
         let limits = HttpClientLimits { attempts: u32::MAX, ..HttpClientLimits::default() };
         let timeouts = HttpClientTimeouts::default();
-        let mut resumption = Resumption { failures: u32::MAX - 1, ..Resumption::default() };
+        let mut resumption = Resumption { attempts: u32::MAX - 1, ..Resumption::default() };
         assert!(resumption.next_attempt(&limits, &timeouts, u8::MAX, Instant::ZERO).is_some());
         assert!(resumption.next_attempt(&limits, &timeouts, u8::MAX, Instant::ZERO).is_none());
     }
