@@ -32,8 +32,8 @@
 //! # mod own {
 //! #     use protocol_core::{Event, Instant, Lane, Reply, ToolOutput};
 //! #     use testkit::{FarEnd, Watched, link::Arrival};
-//! #     pub fn turn(session: &mut Watched, link: &mut FarEnd, now: Instant) -> Option<Instant> {
-//! #         while let Some(arrival) = link.receive(now) {
+//! #     pub fn turn(session: &mut Watched, far_end: &mut FarEnd, now: Instant) -> Option<Instant> {
+//! #         while let Some(arrival) = far_end.receive(now) {
 //! #             match arrival {
 //! #                 Arrival::Message(frame) => drop(session.handle_frame(frame, Lane::CHANNEL, now).expect("there is room")),
 //! #                 Arrival::End(end) => session.handle_end(end, now),
@@ -45,8 +45,8 @@
 //! #                 let _ = session.respond(id, Reply::Tool(ToolOutput::text("ok")), now);
 //! #             }
 //! #         }
-//! #         while link.accepts(now) && let Some(out) = session.poll_transmit() {
-//! #             link.send(&out.frame, now);
+//! #         while far_end.accepts(now) && let Some(out) = session.poll_transmit() {
+//! #             far_end.send(&out.frame, now);
 //! #         }
 //! #         session.poll_timeout()
 //! #     }
@@ -54,10 +54,10 @@
 //!
 //! let mut campaign = Campaign::new(&[Happening::Request, Happening::Garbage]);
 //! campaign.run(0..20, 0, |case| {
-//!     let mut link = FarEnd::new(config::client_config(), Faults::hostile(), case.seed);
+//!     let mut far_end = FarEnd::new(config::client_config(), Faults::hostile(), case.seed);
 //!     let mut session = Watched::new(Session::new(config::server_config(), Instant::ZERO), Instant::ZERO);
 //!     session.judge_mut().distrust_peer();
-//!     link.run(|link, now| own::turn(&mut session, link, now)); // One turn of your loop, which returns its next deadline.
+//!     far_end.run(|far_end, now| own::turn(&mut session, far_end, now)); // One turn of your loop, which returns its next deadline.
 //!     session.coverage().clone()
 //! });
 //! campaign.finish();

@@ -225,10 +225,11 @@ pub struct SimStream {
     stalled_until: Option<Instant>,
     rng: Rng,
     flight: VecDeque<(Instant, Vec<u8>)>,
-    held: usize,
+    /// The number of bytes in `flight`.
+    in_flight: usize,
     capacity: usize,
     end: Option<(Instant, TransportEnd)>,
-    /// The wakers that wait to read and to write.
+    /// The wakers of the tasks that wait to read (0) and to write (1).
     pub waiting: [Option<Waker>; 2],
 }
 
@@ -238,7 +239,7 @@ impl SimStream {
     pub fn new(seed: u64, capacity: usize) -> Self {
         let (faults, rng) = (Faults::default(), Rng::new(seed));
         let flight = VecDeque::new();
-        Self { faults, stalled: false, stalled_until: None, rng, flight, held: 0, capacity, end: None, waiting: [None, None] }
+        Self { faults, stalled: false, stalled_until: None, rng, flight, in_flight: 0, capacity, end: None, waiting: [None, None] }
     }
 
     /// The end of a stall by [`Faults::stall`], if the stream stalls at `now`.
@@ -267,7 +268,7 @@ impl SimStream {
         if self.end.is_some() {
             return Err(LinkBroken);
         }
-        let room = if self.stalled || self.resumes(now).is_some() { 0 } else { self.capacity.saturating_sub(self.held) };
+        let room = if self.stalled || self.resumes(now).is_some() { 0 } else { self.capacity.saturating_sub(self.in_flight) };
         let count = bytes.len().min(room).min(self.piece());
         if count == 0 {
             return Ok(0);
@@ -276,7 +277,7 @@ impl SimStream {
         self.faults.damage(&mut taken, &mut self.rng);
         let at = now.saturating_add(self.faults.delay(&mut self.rng));
         let at = self.flight.back().map_or(at, |(last, _)| at.max(*last));
-        self.held += taken.len();
+        self.in_flight += taken.len();
         self.flight.push_back((at, taken));
         self.stalled_until = self.faults.stalls(now, &mut self.rng);
         if at <= now {
@@ -288,7 +289,7 @@ impl SimStream {
     /// Returns `true` if the stream takes a byte at `now`.
     #[must_use]
     pub fn has_room(&self, now: Instant) -> bool {
-        !self.stalled && self.end.is_none() && self.resumes(now).is_none() && self.held < self.capacity
+        !self.stalled && self.end.is_none() && self.resumes(now).is_none() && self.in_flight < self.capacity
     }
 
     fn piece(&mut self) -> usize {
@@ -309,7 +310,7 @@ impl SimStream {
                 self.flight.pop_front();
             }
         }
-        self.held -= got.len();
+        self.in_flight -= got.len();
         if !got.is_empty() {
             self.wake(1);
             return Read::Bytes(got);
@@ -324,7 +325,7 @@ impl SimStream {
     pub fn finish(&mut self, how: TransportEnd, now: Instant) {
         if how == TransportEnd::Failed {
             self.flight.clear();
-            self.held = 0;
+            self.in_flight = 0;
         } else if self.end.is_some() {
             return;
         }

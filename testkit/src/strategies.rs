@@ -29,10 +29,13 @@ use crate::world::ops::{self, Operation};
 /// An operation of a world. Most are about time, calls and answers, and none closes an end.
 pub fn operation() -> impl Strategy<Value = Operation> {
     let opcode = prop_oneof![
+        // 26 and 27 close an end or a link.
         20 => prop_oneof![0..26_u8, 28..ops::OPCODES],
         1 => Just(ops::OPEN_URL),
+        // Time passes: until the next deadline or arrival, or for a span.
         12 => Just(17_u8),
         4 => Just(18_u8),
+        // Calls, their progress, responses and cancels, and input requests with their answers.
         32 => prop_oneof![Just(0_u8), Just(3_u8), Just(4_u8), Just(5_u8), Just(6_u8), Just(7_u8), Just(28_u8)],
     ];
     (opcode, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c])

@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 /// Calls a tool of the program `tools`. Returns the structured content of the result, or its texts if it has none. The client probes for
 /// the revision.
 async fn call(client: &Answering, tool: &'static str, arguments: Value) -> Result<Value, ServiceError> {
-    let (one, other) = tokio::io::duplex(1 << 16);
-    let _serving = adapter_tokio::serve(Arc::new(service(&Options::default())), adapter_tokio::LineIo::whole(other));
+    let (client_end, server_end) = tokio::io::duplex(1 << 16);
+    let _serving = adapter_tokio::serve(Arc::new(service(&Options::default())), adapter_tokio::LineIo::whole(server_end));
     let mode = ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
-    let connected = client.clone().serve_with_lifecycle(one, mode).await.expect("a server");
+    let connected = client.clone().serve_with_lifecycle(client_end, mode).await.expect("a server");
     assert_eq!(connected.peer().peer_info().expect("a server").protocol_version, ProtocolVersion::V_2026_07_28);
     Answering::call(&connected, tool, arguments).await
 }
@@ -83,11 +83,11 @@ async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_capa
 
 /// Calls a tool of the server of rmcp, and returns the outcome. The client probes for the revision.
 async fn ask_rmcp(client: Arc<dyn Client>, tool: &str) -> CallOutcome {
-    let (one, other) = tokio::io::duplex(1 << 16);
-    let serving = tokio::spawn(async move { Asking.serve(other).await.expect("a client").waiting().await });
+    let (client_end, server_end) = tokio::io::duplex(1 << 16);
+    let serving = tokio::spawn(async move { Asking.serve(server_end).await.expect("a client").waiting().await });
     let mut config = Config::mcp_client(Identity::new("against", "0.0.0"));
     config.era = Era::Auto;
-    let connection = adapter_tokio::connect(client, config, adapter_tokio::LineIo::whole(one));
+    let connection = adapter_tokio::connect(client, config, adapter_tokio::LineIo::whole(client_end));
     let outcome = connection.peer().call_tool(tool, Json::empty_object()).expect("a server").await;
     drop(connection);
     serving.abort();
@@ -99,7 +99,7 @@ async fn text(client: Person, tool: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_client_of_ours_answers_rmcp_and_returns_its_state_unchanged() {
+async fn a_client_of_ours_answers_rmcp_and_returns_the_state_unchanged() {
     assert_eq!(text(Person { declines: false }, "ask").await, "accept Ada, accept");
     assert_eq!(text(Person { declines: true }, "ask").await, "decline nothing, decline");
 }
@@ -110,7 +110,7 @@ async fn a_client_of_ours_answers_rmcp_in_two_rounds() {
 }
 
 #[tokio::test]
-async fn a_round_of_rmcp_without_an_input_request_is_retried() {
+async fn a_client_of_ours_retries_after_a_round_of_rmcp_without_an_input_request() {
     assert_eq!(text(Person { declines: false }, "later").await, "with 0 answers");
 }
 

@@ -37,8 +37,8 @@ pub fn endpoint(data: &[u8]) {
     }
     let answers = kind & 2 != 0;
     if kind & 1 != 0 {
-        let declares = r#"{"sampling":{},"elicitation":{},"roots":{}}"#;
-        let _ = peer.send(Bytes::from(initialize(0, "2025-11-25", declares)));
+        let capabilities = r#"{"sampling":{},"elicitation":{},"roots":{}}"#;
+        let _ = peer.send(Bytes::from(initialize(0, "2025-11-25", capabilities)));
         let _ = peer.send(Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#));
     }
     let mut asked = None;
@@ -51,7 +51,7 @@ pub fn endpoint(data: &[u8]) {
             }
         }
         executor.run_until_stalled();
-        // More often than a call can have rounds.
+        // Frames are read more often than a call can have rounds.
         for _ in 0..10 {
             read(&mut peer, answers, &mut asked);
             executor.run_until_stalled();
@@ -86,7 +86,8 @@ fn retry(asked: &mut Value, result: &Value) -> Option<Bytes> {
     Some(asked.to_string().into())
 }
 
-/// Reads the frames of the endpoint. Answers input requests if `answers`. Answers a round with the retry of `asked`, the last request.
+/// Reads the frames of the endpoint. Answers input requests if `answers` is `true`. Answers a round with the retry of `asked`, the last
+/// request.
 fn read(peer: &mut Pipe, answers: bool, asked: &mut Option<Value>) {
     while let Some(frame) = peer.try_recv() {
         let text = core::str::from_utf8(&frame).expect("UTF-8");

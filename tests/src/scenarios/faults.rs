@@ -84,7 +84,7 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
                 if failed { Err(ToolError::from("nobody is there")) } else { Ok("somebody") }
             }))
             .tool(Tool::new("finish", finish).rate_window(RateWindow::UNLIMITED))
-            // Long enough for all updates on a busy machine.
+            // The window is long enough for all updates on a busy machine.
             .tool(Tool::new("much", much).rate_window(RateWindow::new(1, Duration::from_secs(1))))
             .tool(Tool::new("tiny", tiny).rate_window(RateWindow::UNLIMITED))
             .tool(Tool::blocking("twins", twins).rate_window(RateWindow::UNLIMITED)),
@@ -161,7 +161,7 @@ async fn with_scripted_client<A: Adapter>(stage: &Stage<A>, play: impl FnOnce(&m
     assert_eq!(far.ended().await.last().map(String::as_str), Some("far: the peer ended the connection"));
 }
 
-/// Notes each call whose number is not the next one, and then the end of the thousand calls.
+/// Notes each call whose number is not the next one, and then that a thousand calls have come.
 fn notes_numbers(mut wire: Wire, book: &Book) {
     wire.as_server();
     for number in 0..1000 {
@@ -209,7 +209,7 @@ async fn a_request_is_sent_before_its_cancel_or_neither_is_sent<A: Adapter>(stag
     for number in 0..1000 {
         let call = calling.peer.call_tool("any", no_arguments()).expect("a call");
         match number % 3 {
-            // In turn: the request was certainly sent, may have been sent, or was not sent.
+            // The request was certainly sent (0), may have been sent (1), or was not sent (2).
             0 => calling.peer.ping().await.expect("an answer"),
             1 => turn().await,
             _ => {}
@@ -222,12 +222,13 @@ async fn a_request_is_sent_before_its_cancel_or_neither_is_sent<A: Adapter>(stag
 
 async fn a_thousand_dropped_calls_cancel_their_handlers_and_leave_no_state<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
-    // The second round has room only if the calls of the first are gone.
-    for round in 1..=2 {
+    // A call makes two notes: when its handler begins, and when its handler is cancelled. The second pass has room only if the calls of the
+    // first are gone.
+    for pass in 1..=2 {
         let calls: Vec<_> = (0..1000).map(|_| calling.peer.call_tool("wait", no_arguments()).expect("a call")).collect();
-        calling.far.book.until_noted(2000 * round - 1000).await;
+        calling.far.book.until_noted(2000 * pass - 1000).await;
         drop(calls);
-        calling.far.book.until_noted(2000 * round).await;
+        calling.far.book.until_noted(2000 * pass).await;
     }
     assert_eq!(calling.peer.stats().outbound_calls, 0);
     let notes = calling.close().await;

@@ -1,5 +1,5 @@
 //! A session between a peer that sends random frames and an owner that calls random methods, in virtual time: the guarantees of the session
-//! must hold. The storms of `guarantees` have two sessions; here there is only one.
+//! must hold. The storms of the module `guarantees` have two sessions; here there is only one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{discovered, json, notification, progress};
 use testkit::{Campaign, Happening, Rng, Scripted};
 
-/// A random frame, valid or not. It has one of a few ids, so that many frames have equal ids. Half of the ids are from `ours`.
+/// A random frame, valid or not. It has one of a few ids, so that many frames have equal ids. Half of the ids are from `ours`, the ids of
+/// requests of the session.
 fn anything(rng: &mut Rng, ours: &[u64]) -> String {
     let ids = ["0", "1", "2", "3", "5", "8", "\"2\"", "null", "1.5"];
     let methods = [

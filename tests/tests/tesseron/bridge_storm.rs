@@ -54,7 +54,7 @@ struct Storm {
     left: Vec<(&'static str, String, String)>,
     /// Every invocation id and every request id that the gateway has used.
     used_ids: BTreeSet<String>,
-    /// Counts of responses, progress, input requests and lost apps, to check that a storm is not idle.
+    /// Counts of frames and events by kind, to check that a storm is not idle.
     seen: BTreeMap<&'static str, u64>,
     stalled: BTreeSet<Leg>,
 }
@@ -368,6 +368,7 @@ impl Storm {
         assert!(due.is_none_or(|due| due > self.rig.now), "a deadline that lies in the past");
         for leg in self.rig.legs() {
             let stats = self.rig.stats(leg);
+            // The limits that `Storm::new` sets.
             assert!(stats.queued_bytes <= 64 << 10, "{leg:?}: {stats:?}");
             assert!(stats.outbound_calls <= 24 && stats.inbound_calls <= 48 && stats.cancelled_calls == 0, "{leg:?}: {stats:?}");
         }
@@ -397,11 +398,15 @@ impl Storm {
                 let token = frame["params"]["progressToken"].as_u64().expect("a token of the agent");
                 let open = self.open.get_mut(&token).unwrap_or_else(|| panic!("progress of no call: {text}"));
                 open.progress_after_cancel = open.cancelled;
-                let now = frame["params"]["progress"].as_f64().expect("a number");
-                let repeats = frame["params"].get("message").is_some() || frame["params"].get("_meta").is_some();
-                assert!(open.last.is_none_or(|last| now > last || (now == last && repeats)), "{:?}, then {text}", open.last);
-                assert!((0.0..=100.0).contains(&now), "{text}");
-                open.last = Some(now);
+                let progress = frame["params"]["progress"].as_f64().expect("a number");
+                let may_repeat = frame["params"].get("message").is_some() || frame["params"].get("_meta").is_some();
+                assert!(
+                    open.last.is_none_or(|last| progress > last || (progress == last && may_repeat)),
+                    "{:?}, then {text}",
+                    open.last
+                );
+                assert!((0.0..=100.0).contains(&progress), "{text}");
+                open.last = Some(progress);
                 self.count("progress");
             }
             (Some("sampling/createMessage"), Some(id)) => {

@@ -155,7 +155,7 @@ fn not_run<T>(why: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::NotRun(why.into()))
 }
 
-/// The outcome of a scenario.
+/// The verdict on a server in one scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The server follows every MUST and SHOULD.
@@ -176,7 +176,7 @@ pub struct Outcome {
     pub scenario: &'static Scenario,
     /// The revision in which the scenario was run.
     pub revision: Revision,
-    /// The outcome.
+    /// The verdict.
     pub verdict: Verdict,
     /// The frames of both ends.
     pub log: Log,
@@ -249,7 +249,7 @@ async fn meet(session: &mut Session<'_>) -> Result<(Option<String>, Option<Vec<V
     Ok((server, tools))
 }
 
-/// The names and the arguments of tools that run for long: that of `server-everything`, a widely used server.
+/// The name and the arguments of each known tool that runs for long. The only one is of `server-everything`, a widely used server.
 const KNOWN_SLOW: [(&str, &str); 1] = [("trigger-long-running-operation", r#"{"duration":4,"steps":20}"#)];
 
 /// Chooses the tools that the plan does not name: a slow tool of [`KNOWN_SLOW`], and another tool without required arguments that is
