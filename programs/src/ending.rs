@@ -79,7 +79,7 @@ impl Ending {
     /// ends with that future. Run the future as a task, so that it continues when `listen` of [`Ending::run`] is dropped.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the connection is dropped, and the end no longer waits for it.
+    /// Not cancel safe: the connection is dropped, and [`Ending::run`] no longer waits for it.
     pub(crate) fn serve<C: Future, P: Into<Client>>(
         &self,
         client: P,

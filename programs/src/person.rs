@@ -1,4 +1,4 @@
-//! Asks the person at the terminal.
+//! Asks the person at the terminal to fill in forms, to open URLs, and to reply to sampling requests.
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 
 use super::addresses::{can_open, described};
 
-/// The input and output of a terminal.
+/// The person at a terminal, who is asked on `output` and answers on `input`.
 pub(super) struct Person<'a> {
     pub(super) output: &'a mut dyn Write,
     pub(super) input: &'a mut dyn BufRead,
@@ -45,8 +45,9 @@ impl Person<'_> {
         Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
     }
 
-    /// Asks if the person agrees to open a URL. Also asks if it is to be opened in the browser here, unless `opens` is `true`: then it is.
-    /// Returns the decision, and `true` if the URL is to be opened here. At the end of input the decision is [`Consent::Cancel`].
+    /// Asks if the person agrees to open a URL. If `opens` is `true`, a URL that the person agrees to is opened here, in a browser;
+    /// otherwise the person may ask for this. A URL for another program than a browser ([`can_open`]) is never opened here. Returns the
+    /// decision, and `true` if the URL is to be opened here. At the end of input the decision is [`Consent::Cancel`].
     pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
         writeln!(self.output, "{}", described("The server asks you to open an address: ", open))?;
         let question = match can_open(open) {
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_can_answer_a_sampling_request_in_several_lines() {
+    fn a_reply_to_a_sampling_request_may_have_several_lines_or_be_omitted() {
         let mut shown_text = Vec::new();
         let reply = Person { output: &mut shown_text, input: &mut "one\ntwo\n\nrest".as_bytes() }.reply("What?").unwrap();
         assert_eq!(reply.as_deref(), Some("one\ntwo"));

@@ -47,8 +47,8 @@ mod rows {
         the_error_about_a_code_of_another_gateway_names_that_gateway
         after_its_gateway_has_left_an_app_has_a_new_code_and_the_old_one_is_invalid
         an_app_must_be_claimed_again_at_another_gateway
-        of_several_apps_at_once_those_with_one_id_are_listed_once_and_the_newest_is_called
-        ten_updates_half_a_second_apart_are_each_forwarded_at_once
+        several_apps_are_called_together_and_of_two_with_one_id_only_the_one_claimed_last
+        ten_updates_half_a_second_apart_are_each_forwarded_without_delay
         a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result
         a_call_that_reaches_its_deadline_fails_with_its_partial_result
         an_agent_that_leaves_cancels_its_running_calls
@@ -66,12 +66,12 @@ mod rows {
         an_agent_over_http_takes_the_place_of_the_one_before
         the_surface_is_set_by_the_flag_or_the_environment
         the_gateway_runs_although_its_stderr_is_not_read
-        a_client_that_closes_the_output_of_the_gateway_is_status_4
+        the_gateway_ends_with_status_4_if_its_client_closes_its_output
         an_idle_gateway_uses_no_processor_time
         the_gateway_ends_at_the_end_of_input_and_on_a_signal
         help_lists_the_flags_and_the_exit_statuses
         an_invalid_command_line_is_reported_in_one_line_with_status_2
-        an_address_that_cannot_be_opened_is_reported_in_one_line_with_status_4
+        an_address_or_a_folder_that_cannot_be_used_is_reported_in_one_line
     }
 }
 
@@ -144,7 +144,7 @@ fn an_app_that_any_user_may_claim_prints_a_warning(programs: &Programs) {
     }
 }
 
-/// The bug: after 64 silent connections or five wrong codes of another user, the app's own user could not claim the app.
+/// A regression: after 64 silent connections or five wrong codes of another user, the app's own user could not claim the app.
 fn another_user_of_this_machine_cannot_lock_the_owner_out(programs: &Programs) {
     const ATTACK: &str = r#"
         trap '' PIPE
@@ -195,6 +195,7 @@ fn only_the_right_code_claims_in_upper_or_lower_case(programs: &Programs) {
     let hint = text(&agent.claim("ZZZZ-ZZ"));
     assert!(hint.contains(&code), "the pending code is named: {hint}");
     agent.claimed(&code.to_lowercase());
+    // The same agent may claim the app again.
     agent.claimed(&code);
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
 }
@@ -214,7 +215,7 @@ fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Pro
     let relay = relayed(&home, &there);
     let mut agent = Agent::start(programs, &there, &["--resume-ttl", "1e19"]);
     agent.claimed(&app.code(0));
-    for round in 1..=2 {
+    for number in 1..=2 {
         let running = agent.send_call("tools__countdown", &json!({ "from": 1000, "step_ms": 50 }));
         agent.until_updates(running, 2);
         let before = agent.mark();
@@ -223,7 +224,7 @@ fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Pro
         assert!(is_error(&lost) && lost["structuredContent"]["code"] == -32010, "{lost}");
         assert!(lost["structuredContent"]["progress"].is_number(), "the error has the last progress: {lost}");
         agent.message(before, "notifications/tools/list_changed");
-        agent.gateway.err.nth("tools is there", round - 1);
+        agent.gateway.err.nth("tools is there", number - 1);
         agent.until_listed(before, "tools__whoami", true);
         assert_eq!(value(&agent.call("tools__whoami", &json!({})))["agent"]["name"], "agent");
     }
@@ -238,10 +239,10 @@ fn a_subscription_of_the_agent_goes_on_after_the_channel_was_cut(programs: &Prog
     agent.claimed(&app.code(0));
     let uri = json!({ "uri": "tesseron://tools/clock" });
     assert!(agent.ask("resources/subscribe", &uri)["result"].is_object());
-    for round in 0..2 {
+    for number in 0..2 {
         let before = agent.mark();
         relay.cut();
-        agent.gateway.err.nth("tools is there", round);
+        agent.gateway.err.nth("tools is there", number);
         agent.until_listed(before, "tools__whoami", true);
         let after = agent.mark();
         // The first notification may be sent because the subscription was renewed, so the second is awaited, too.
@@ -259,7 +260,7 @@ fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(pro
     let _app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
     let path = home.manifest()["transport"]["path"].as_str().expect("a path").to_owned();
     let mut token = None;
-    for round in 0..3 {
+    for number in 0..3 {
         // Until the app has noticed the end of the last channel, it closes each new connection after a second, without serving it.
         let (mut stream, mut lines, first) = until("the app speaks first", || {
             let stream = UnixStream::connect(&path).expect("an app");
@@ -269,7 +270,7 @@ fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(pro
             Some((stream, lines, first))
         });
         let greeting: Value = serde_json::from_str(&first).expect("JSON");
-        assert_eq!(greeting["method"], if round == 0 { "tesseron/hello" } else { "tesseron/resume" });
+        assert_eq!(greeting["method"], if number == 0 { "tesseron/hello" } else { "tesseron/resume" });
         let mut next = |what: &str| loop {
             let frame: Value = serde_json::from_str(&lines.next().expect(what).expect(what)).expect("JSON");
             if frame["method"] == what || (what == "answer" && frame.get("method").is_none()) {
@@ -277,7 +278,7 @@ fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(pro
             }
         };
         assert_eq!(greeting["params"]["resumeToken"].as_str(), token.as_deref());
-        let new = format!("token {round}");
+        let new = format!("token {number}");
         let welcome = json!({
             "sessionId": "s_1",
             "protocolVersion": "1.2.0",
@@ -287,7 +288,7 @@ fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(pro
         });
         token = Some(new);
         writeln!(stream, "{}", json!({ "jsonrpc": "2.0", "id": greeting["id"], "result": welcome })).expect("a reader");
-        if round == 0 {
+        if number == 0 {
             let params = json!({ "name": "clock", "subscriptionId": "inv_1" });
             let asked = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params });
             writeln!(stream, "{asked}").expect("a reader");
@@ -341,13 +342,14 @@ fn the_error_about_a_code_of_another_gateway_names_that_gateway(programs: &Progr
     assert!(is_error(&refused) && text(&refused).contains(&format!("a gateway that has ended (process {process})")), "{refused}");
     assert!(text(&refused).contains(&second), "the pending code is named: {refused}");
     other.claimed(&second);
-    // The breadcrumb of a claimed code is removed at once, and that of a dead gateway after an hour.
-    let only = || fs::read_dir(&breadcrumbs).expect("a folder").map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>();
-    until("the other breadcrumb is removed", || (only() == [breadcrumb.clone()]).then_some(()));
+    // The breadcrumb of a claimed code is removed without delay, and that of a dead gateway after an hour.
+    let remaining =
+        || fs::read_dir(&breadcrumbs).expect("a folder").map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>();
+    until("the other breadcrumb is removed", || (remaining() == [breadcrumb.clone()]).then_some(()));
     let long_ago = fs::read_to_string(&breadcrumb).expect("a breadcrumb").replace("\"mintedAt\":", "\"mintedAt\":1,\"was\":");
     fs::write(&breadcrumb, long_ago).expect("our folder");
     Agent::start(programs, &home, &[]).pending();
-    until("the breadcrumb is removed", || only().is_empty().then_some(()));
+    until("the breadcrumb is removed", || remaining().is_empty().then_some(()));
 }
 
 fn after_its_gateway_has_left_an_app_has_a_new_code_and_the_old_one_is_invalid(programs: &Programs) {
@@ -380,7 +382,7 @@ fn an_app_must_be_claimed_again_at_another_gateway(programs: &Programs) {
     assert!(!is_error(&next.call("tools__chatty", &json!({}))));
 }
 
-fn of_several_apps_at_once_those_with_one_id_are_listed_once_and_the_newest_is_called(programs: &Programs) {
+fn several_apps_are_called_together_and_of_two_with_one_id_only_the_one_claimed_last(programs: &Programs) {
     let home = Home::new();
     let audits = ["older", "newer"].map(Scratch::new);
     let [older, newer] = audits.each_ref().map(|path| path.to_str().expect("a path in UTF-8"));
@@ -415,7 +417,7 @@ fn of_several_apps_at_once_those_with_one_id_are_listed_once_and_the_newest_is_c
 
 // ---- Calls ----
 
-fn ten_updates_half_a_second_apart_are_each_forwarded_at_once(programs: &Programs) {
+fn ten_updates_half_a_second_apart_are_each_forwarded_without_delay(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let mut agent = Agent::start(programs, &home, &[]);
@@ -464,8 +466,8 @@ fn a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result(programs: &Pro
     let meta = last["_meta"].to_string();
     assert!(meta.contains(r#""failed":1"#) && meta.contains(r#""processed":"#), "{last}");
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
-    let late = agent.received.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
-    assert!(!late, "a cancelled call is not answered");
+    let answered = agent.received.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
+    assert!(!answered, "a cancelled call is not answered");
 }
 
 fn a_call_that_reaches_its_deadline_fails_with_its_partial_result(programs: &Programs) {
@@ -633,8 +635,8 @@ fn the_resource_clock_is_listed_read_and_subscribed(programs: &Programs) {
     let before = agent.mark().0;
     assert!(!agent.ends_within(Duration::from_millis(1200)));
     agent.ask("ping", &json!({}));
-    let late = agent.received[before..].iter().any(|(_, message)| message["method"] == "notifications/resources/updated");
-    assert!(!late, "no update comes without a subscription");
+    let notified = agent.received[before..].iter().any(|(_, message)| message["method"] == "notifications/resources/updated");
+    assert!(!notified, "no update comes without a subscription");
     for wrong in ["tesseron://tools/no_such", "tesseron://nobody/clock", "file:///etc/passwd", ""] {
         assert!(agent.ask("resources/read", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
         assert!(agent.ask("resources/subscribe", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
@@ -934,7 +936,7 @@ fn the_gateway_runs_although_its_stderr_is_not_read(programs: &Programs) {
     }
 }
 
-fn a_client_that_closes_the_output_of_the_gateway_is_status_4(programs: &Programs) {
+fn the_gateway_ends_with_status_4_if_its_client_closes_its_output(programs: &Programs) {
     let home = Home::new();
     let mut command = programs.command("gateway");
     command.args(["--home", home.path()]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -1060,7 +1062,7 @@ fn an_invalid_command_line_is_reported_in_one_line_with_status_2(programs: &Prog
     }
 }
 
-fn an_address_that_cannot_be_opened_is_reported_in_one_line_with_status_4(programs: &Programs) {
+fn an_address_or_a_folder_that_cannot_be_used_is_reported_in_one_line(programs: &Programs) {
     let home = Home::new();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();

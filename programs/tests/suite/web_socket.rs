@@ -70,8 +70,10 @@ fn masked(kind: u8, payload: &[u8]) -> Vec<u8> {
 fn the_close_frame_of_an_app_has_the_code_for_the_violation_of_its_peer() {
     let over_the_limit = [&[TEXT, 0xff][..], &((16_u64 << 20) + 1).to_be_bytes(), &[0; 4]].concat();
     for (bytes, code) in [
+        // Not masked.
         (vec![TEXT, 2, b'{', b'}'], 1002),
         (masked(0x83, b"of a reserved kind"), 1002),
+        // Not UTF-8.
         (masked(TEXT, b"\"\xff\""), 1007),
         (over_the_limit, 1009),
     ] {
