@@ -49,8 +49,9 @@ impl Context {
     /// **With a store ([`Service::once_store`](crate::Service::once_store)) an effect with one key runs at most once, in all processes that
     /// share the store.** It is claimed before it begins. While another request runs it, this method waits for the outcome, at most until
     /// the lease of that claim is over. If no outcome is recorded by then, for example because the process has crashed, the error is
-    /// [`ToolError::OutcomeUnknown`]. If the effect was dropped, this method fails with that error at once. A repeated first request still
-    /// gives the effect another key, unless the caller marks the repetition ([`Service::call_key`](crate::Service::call_key)).
+    /// [`ToolError::OutcomeUnknown`]. If the effect was dropped, this method fails with that error without waiting. A repeated first
+    /// request still gives the effect another key, unless the caller marks the repetition
+    /// ([`Service::call_key`](crate::Service::call_key)).
     ///
     /// Effects with the same name are distinguished by their order. `effect` must not make an input request or run another effect. While an
     /// effect is under way, a round of the handler's input requests waits for the end of the effect. A cancelled handler with an effect

@@ -65,16 +65,17 @@ where
     }
 }
 
-/// A connection that breaks if the server reads nothing for [`UNREAD_TIMEOUT`]. When a request is given up, its connection closes only
+/// A connection that fails if the server reads nothing for [`UNREAD_TIMEOUT`]. When a request is given up, its connection closes only
 /// after all written bytes were sent; without this limit it could stay open for ever.
 pub(super) struct Watched<T> {
     connection: T,
     runtime: Arc<dyn TimedRuntime>,
-    /// The time by which the server must have read, and a timer for it; `None` while no bytes wait to be sent.
+    /// A timer, and the time by which the server must have read; `None` while no bytes wait to be sent.
     wait: Option<(Box<dyn Timer + Send + Sync>, Instant)>,
 }
 
 impl<T: Unpin> Watched<T> {
+    /// Polls a write, which fails if it is pending for [`UNREAD_TIMEOUT`].
     fn watch<V>(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -99,6 +99,7 @@ struct Form {
     colour: Colour,
 }
 
+// The schema of a choice with a doc comment differs from that of a choice without one.
 #[derive(Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Colour {
@@ -135,8 +136,8 @@ fn a_form_is_made_from_the_type_and_its_answer_is_checked() {
             "age": {"type": "integer", "minimum": 0, "maximum": 255},
             "colour": {"type": "string", "enum": ["blue", "red"]}}})
     );
-    for no in [Elicited::Decline, Elicited::Cancel] {
-        assert_eq!(ask(harness(typed()).answer(Answer::Elicit(no))), "null");
+    for without_content in [Elicited::Decline, Elicited::Cancel] {
+        assert_eq!(ask(harness(typed()).answer(Answer::Elicit(without_content))), "null");
     }
     let wrong = ask(harness(typed()).answer(accept(json!({"name": "Ada", "colour": "green"}))));
     assert!(wrong.starts_with("-32005 "), "{wrong}");
@@ -380,9 +381,9 @@ fn a_panic_of_a_client_is_an_error_and_the_future_of_a_cancelled_input_request_i
             panic!("no model")
         }
         fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
-            let held = Arc::clone(&self.0);
+            let token = Arc::clone(&self.0);
             Box::pin(async move {
-                let _held = held;
+                let _token = token;
                 core::future::pending().await
             })
         }
@@ -395,15 +396,15 @@ fn a_panic_of_a_client_is_an_error_and_the_future_of_a_cancelled_input_request_i
         Ok(failed.code())
     });
     let executor = Executor::new();
-    let held = Arc::new(());
+    let token = Arc::new(());
     let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
     let config = Config::mcp_client(Identity::new("odd", "1"));
-    let client = Endpoint::client(Arc::new(Odd(Arc::clone(&held))), config, executor.runtime());
+    let client = Endpoint::client(Arc::new(Odd(Arc::clone(&token))), config, executor.runtime());
     let peer = client.peer();
     connect(&executor, server, client);
     let done = executor.block_on(peer.call_tool("asks", Json::empty_object()).unwrap()).unwrap();
     assert_eq!(done.result().unwrap().member("structuredContent").unwrap().as_str(), r#"{"result":-32603}"#);
-    assert_eq!(Arc::strong_count(&held), 2, "the form's future was dropped");
+    assert_eq!(Arc::strong_count(&token), 2, "the form's future was dropped");
     assert_eq!(peer.counters().panics, 1);
 }
 

@@ -130,6 +130,7 @@ fn a_stopped_lane_keeps_its_reply_until_the_lane_is_writable() {
     assert_eq!(bench.endpoint.replies_owed(Lane::new(1)), 0);
     bench.endpoint.set_writable(Lane::new(1), true, now).unwrap();
     assert_eq!(bench.sent().iter().map(|(lane, _)| *lane).collect::<Vec<_>>(), [1]);
+    // The lane is closed after its last reply, so it cannot be lost.
     assert!(bench.endpoint.handle_gone(Gone::Lane(Lane::new(1)), now).is_err());
 }
 

@@ -90,7 +90,7 @@ pub enum Method {
     Get,
     /// Sends a frame.
     Post,
-    /// Ends a session.
+    /// Ends an HTTP session.
     Delete,
     /// Any other method.
     Other,
@@ -126,8 +126,8 @@ impl Method {
 pub struct RequestHead<'a> {
     /// The method.
     pub method: Method,
-    /// The authority in the target of the request, such as `:authority` of HTTP/2; `None` if the target has none. The request
-    /// may have a header `Host` as well.
+    /// The authority in the target of the request, such as `:authority` of HTTP/2; `None` if the target has none. The request may have a
+    /// header `Host` as well.
     pub authority: Option<Cow<'a, str>>,
     /// The header fields.
     pub headers: Headers<'a>,

@@ -1,4 +1,4 @@
-//! The deadlines of a machine, in one ordered set.
+//! The deadlines of a machine (`HttpServer` or `HttpClient`), in one ordered set.
 
 use alloc::collections::BTreeSet;
 
@@ -39,8 +39,8 @@ impl<K: Copy + Ord> Timers<K> {
         self.all.first().map(|(at, _)| *at)
     }
 
-    /// Removes the earliest deadline up to and including `now`, and returns its key; `None` if there is no such deadline. Call
-    /// [`Armed::forget`] for the part that the deadline belongs to.
+    /// Removes the earliest deadline up to and including `now`, and returns its key; `None` if there is no such deadline. The caller must
+    /// then call [`Armed::forget`] for the part that the deadline belongs to.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<K> {
         let first = self.all.first().filter(|(at, _)| *at <= now)?;
         let key = first.1;

@@ -16,8 +16,8 @@ use crate::wire::WireId;
 
 impl Session {
     /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). If the handshake is not done yet, the call
-    /// is held, except for a ping, which is held only while a probe is open. On Tesseron a call before the
-    /// handshake is refused ([`SendError::NotReady`]). The time limits of a call ([`crate::CallTimeouts`]) start when its request is queued; until then only
+    /// is held, except for a ping, which is held only while a probe is open. On Tesseron a call before the handshake is refused
+    /// ([`SendError::NotReady`]). The time limits of a call ([`crate::CallTimeouts`]) start when its request is queued; until then only
     /// [`crate::Timeouts::handshake`] and [`crate::Timeouts::probe`] limit it.
     ///
     /// # Errors
@@ -30,10 +30,10 @@ impl Session {
         }
     }
 
-    /// Cancels a call. The call ends with [`Outcome::Cancelled`]: at once, or within [`crate::Timeouts::cancel_grace`] on protocols that
-    /// answer a cancelled call. If its request has not been polled, it is never sent. Otherwise one cancel is sent, on MCP with `reason`
-    /// for the peer's log, and a late response is dropped. No cancel is sent between two rounds, or for a request that has no cancel, such
-    /// as a ping.
+    /// Cancels a call. The call ends with [`Outcome::Cancelled`]: immediately, or within [`crate::Timeouts::cancel_grace`] on protocols
+    /// that answer a cancelled call. If its request has not been polled, it is never sent. Otherwise one cancel is sent, on MCP with
+    /// `reason` for the peer's log, and a late response is dropped. No cancel is sent between two rounds, or for a request that has no
+    /// cancel, such as a ping.
     ///
     /// # Errors
     /// [`NotLive`] if the call has ended or was cancelled before.
@@ -118,8 +118,8 @@ impl Session {
         let default = if call.op().is_subscription() { self.config.timeouts.of_listen() } else { self.config.timeouts.call };
         let timeouts = call.timeouts.unwrap_or(default);
         let observed = match self.rules.names_calls {
-            // If calls have names (Tesseron), the peer may report progress of every action unasked. `is_cancellable`
-            // is `true` for exactly the calls of actions.
+            // If calls have names (Tesseron), the peer may report progress of every action unasked. `is_cancellable` is `true` for
+            // exactly the calls of actions.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
@@ -199,7 +199,7 @@ impl Session {
     }
 
     /// Cancels a call. If the peer answers cancelled calls, the request was polled, and the cancel grace is not zero, the call waits for
-    /// the answer. Otherwise it ends at once.
+    /// the answer. Otherwise it ends immediately.
     fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>) {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);

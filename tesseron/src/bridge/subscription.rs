@@ -12,16 +12,16 @@
 //! |----------------------------------|----------------|-----------|-----------|---------------------|-----------|
 //! | the agent subscribes             | waits, too     | succeeds  | succeeds  | Lapsed, succeeds    | succeeds  |
 //! | the agent unsubscribes           | forgotten      | forgotten | Unwanted  |                     | forgotten |
-//! | its last request is cancelled    | forgotten      |           |           |                     |           |
+//! | all its requests are cancelled   | forgotten      |           |           |                     |           |
 //! | the app agrees                   | Agreed         |           |           |                     | Agreed    |
 //! | the app refuses                  | forgotten      |           |           |                     | forgotten |
 //! | its channel ends                 | forgotten      | Lapsed    |           |                     | Lapsed    |
 //! | its app reconnects               |                |           | Renewing  | ended at the app    |           |
 //! | its session is forgotten         |                |           | forgotten | forgotten           |           |
 //!
-//! A cell has the next state, or the effect. *Succeeds* means that the agent's request succeeds at once; *forgotten* means that the bridge
-//! removes the subscription. In an empty cell nothing changes. An app *reconnects* when its session gets a channel again. The diagram
-//! leaves out `Unwanted`, and every step to *forgotten*.
+//! A cell has the next state, or the effect. *Succeeds* means that the agent's request succeeds immediately; *forgotten* means that the
+//! bridge removes the subscription; *ended at the app* means that it also sends an unsubscribe request. In an empty cell nothing changes.
+//! An app *reconnects* when its session gets a channel again. The diagram leaves out `Unwanted`, and every step to *forgotten*.
 //!
 //! The table leaves out two cases. If the resource is now served by another session, a subscribe request of the agent replaces a `Lapsed`
 //! or `Unwanted` subscription by a new one, which is `Asked`. If an app reconnects and does not support subscriptions, those of its session
@@ -94,8 +94,8 @@ impl Subscription {
         matches!(&self.state, State::Asked(_, waiting) if waiting.contains(&id))
     }
 
-    /// Adds `id` to the requests that wait for the app's response. Returns `false` if the app has already agreed. An `Unwanted`
-    /// subscription becomes `Lapsed` again.
+    /// Adds `id` to the requests that wait for the app's response. Returns `false` if the app has already agreed, so that the request can
+    /// succeed immediately. An `Unwanted` subscription becomes `Lapsed` again.
     pub(super) fn await_response(&mut self, id: InboundId) -> bool {
         match &mut self.state {
             State::Asked(_, waiting) => {

@@ -12,7 +12,7 @@ const BASE36: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 pub struct SessionId(Text);
 
 impl SessionId {
-    /// The maximum length of an id of a peer, in bytes.
+    /// The maximum length, in bytes, of an id that a peer has sent.
     pub const MAX_BYTES: usize = 128;
 
     /// Makes a new id: `s_` and 24 symbols of base 36, 124 bits.
@@ -25,7 +25,7 @@ impl SessionId {
         Self(Text::from(core::str::from_utf8(&text).unwrap_or_default()))
     }
 
-    /// Copies the id of a peer or of a manifest.
+    /// Reads an id that a peer has sent or that a manifest contains.
     ///
     /// # Errors
     /// [`SessionIdError`] unless it has 1 to 128 bytes.
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_a_peer_is_any_text_within_bounds() {
+    fn an_id_that_a_peer_sends_is_any_text_of_1_to_128_bytes() {
         assert_eq!(SessionId::parse("s_k3j9").unwrap().as_str(), "s_k3j9");
         for text in ["", &"s".repeat(129)] {
             assert_eq!(SessionId::parse(text).unwrap_err(), SessionIdError);

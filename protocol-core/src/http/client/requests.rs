@@ -21,7 +21,7 @@ use crate::json::write::Object;
 use crate::session::{ExchangeId, Lane};
 use crate::wire::WireId;
 
-/// The confirmation of a handshake that the client repeats.
+/// The confirmation of a repeated handshake.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 /// The id of the requests for the list of tools that the client makes by itself. No request of a session has this id.
 const LOOKUP_ID: &str = "http-client/tools";
@@ -225,7 +225,7 @@ impl HttpClient {
         }
     }
 
-    /// Handles that the server has forgotten the HTTP session of this generation: repeats the handshake, unless it was repeated already.
+    /// Repeats the handshake after the server has forgotten the HTTP session of this generation, unless it was repeated already.
     pub(super) fn reopen(&mut self, generation: u32) {
         if generation != self.session.generation() || !matches!(self.phase, Phase::Running) {
             return;
@@ -259,8 +259,8 @@ impl HttpClient {
         self.limit(request, self.config.timeouts.acknowledge);
     }
 
-    /// Requests a page of the list of tools, with the members of `_meta` that describe the caller copied from the request of this call.
-    /// Returns `false` if there is no such call.
+    /// Requests a page of the list of tools. The members of `_meta` that describe the caller are copied from the request of the call
+    /// `exchange`. Returns `false`, and requests nothing, if there is no such call.
     pub(super) fn ask_for_tools(&mut self, exchange: ExchangeId, cursor: Option<&str>) -> bool {
         let Some(call) = self.calls.get(&exchange) else { return false };
         let Outgoing::Request(_, request) = message::outgoing(call.frame()) else { return false };
@@ -293,14 +293,14 @@ impl HttpClient {
         headers
     }
 
-    /// The fields of a POST of the era with a handshake.
+    /// The header fields of a POST of the era with a handshake.
     fn legacy_headers(&self) -> Headers<'static> {
         let mut headers = self.post_headers();
         self.write_session(&mut headers);
         headers
     }
 
-    /// The fields of a POST of the era without a handshake.
+    /// The header fields of a POST of the era without a handshake.
     fn modern_headers(&self, request: &Request) -> Result<Headers<'static>, WrongArgument> {
         let mut headers = self.post_headers();
         headers.push(header::VERSION, String::from(request.version.as_deref().unwrap_or_default()));
@@ -314,7 +314,7 @@ impl HttpClient {
         Ok(headers)
     }
 
-    /// The fields of a GET.
+    /// The header fields of a GET.
     fn stream_headers(&self, last_event_id: Option<Text>) -> Headers<'static> {
         let mut headers = Headers::new();
         headers.push(header::ACCEPT, EVENT_STREAM);
@@ -325,7 +325,7 @@ impl HttpClient {
         headers
     }
 
-    /// Adds the fields that name the HTTP session.
+    /// Adds the header fields that name the HTTP session and its revision.
     pub(super) fn write_session(&self, headers: &mut Headers<'static>) {
         if let Some(id) = self.session.id() {
             headers.push(header::SESSION_ID, String::from(&**id));
