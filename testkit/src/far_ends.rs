@@ -28,7 +28,7 @@ pub struct FarEnds {
     pub app: Scripted,
 }
 
-/// The maximum number of times that frames pass at one instant. More are a livelock.
+/// The maximum number of passes at one instant. If frames are left after them, it is a livelock.
 const PASSES: usize = 10_000;
 
 impl FarEnds {
@@ -49,6 +49,7 @@ impl FarEnds {
             let has_moved = carry(&mut self.agent.session, agent, now) | carry(&mut self.app.session, app, now);
             gateway.relay(now);
             if !has_moved {
+                // `relay` may have queued frames.
                 let [agent, app] = gateway.legs();
                 if !carry(&mut self.agent.session, agent, now) & !carry(&mut self.app.session, app, now) {
                     return self;

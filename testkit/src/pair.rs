@@ -1,4 +1,4 @@
-//! Two sessions on a perfect connection, in virtual time: each frame is received at once.
+//! Two sessions on a perfect connection, in virtual time: each frame is received without delay.
 
 use bytes::Bytes;
 use protocol_core::drive::Machine;

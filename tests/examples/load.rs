@@ -1,9 +1,9 @@
 //! One session under load: `cargo run --release -p tests --example load`.
 //!
-//! Each load is run in ten parts. For each part the mean time of an operation is printed, and the memory of the process after the first and
-//! the last part. The program fails if an operation takes more than twice as long in the second half as in the first, by the medians of
-//! these means. It also fails if the memory grows by more than 2 MiB from the end of the first part to the end of the last. The memory is
-//! not checked for calls that are left in flight and then answered, since each needs memory, nor on a system without `/proc`.
+//! Each load is run in ten parts. The program prints the mean time of an operation in each part, and the memory of the process after the
+//! first part and after the last. It fails if an operation takes more than twice as long in the second half as in the first, by the medians
+//! of these means. It also fails if the memory grows by more than 2 MiB from the end of the first part to the end of the last. The memory
+//! is not checked for calls that are left in flight and then answered, since each needs memory, nor on a system without `/proc`.
 
 use std::time::Instant as Clock;
 
@@ -52,23 +52,28 @@ fn call() -> Invoke {
 
 /// The number of KiB by which the memory may grow from the end of the first part to the end of the last, under a load that needs constant
 /// memory.
-const GROWS: u64 = 2048;
+const MAX_GROWTH: u64 = 2048;
 
 /// Runs `count` operations in ten parts and prints each part's time. Fails if the median of the last five is more than twice the median of
-/// the first five, or, with `is_constant`, if the memory grows by more than [`GROWS`].
+/// the first five, or, with `is_constant`, if the memory grows by more than [`MAX_GROWTH`].
 fn measure(what: &str, count: u64, is_constant: bool, mut operation: impl FnMut(u64)) {
     let mut nanos = Vec::new();
-    let mut held = Vec::new();
+    let mut memory = Vec::new();
     for part in 0..10 {
         let began = Clock::now();
         for number in part * count / 10..(part + 1) * count / 10 {
             operation(number);
         }
         nanos.push(began.elapsed().as_nanos() as f64 / (count / 10) as f64);
-        held.push(resident());
+        memory.push(resident());
     }
     let shown: Vec<String> = nanos.iter().map(|nanos| format!("{nanos:.0}")).collect();
-    println!("{what}: {count} times; ns each by tenths: {}; MiB after: {} .. {}", shown.join(" "), held[0] / 1024, held[9] / 1024);
+    println!(
+        "{what}: {count} times; ns each by tenths: {}; MiB after: {} .. {}",
+        shown.join(" "),
+        memory[0] / 1024,
+        memory[9] / 1024
+    );
     // Medians, since other processes may use the machine for a while.
     let median = |part: &[f64]| {
         let mut sorted = part.to_vec();
@@ -78,8 +83,8 @@ fn measure(what: &str, count: u64, is_constant: bool, mut operation: impl FnMut(
     let (first, last) = (median(&nanos[..5]), median(&nanos[5..]));
     assert!(last <= first * 2.0, "{what}: {first:.0} ns each in the first half, {last:.0} ns in the second");
     if is_constant {
-        let growth = held[9].saturating_sub(held[0]);
-        assert!(growth <= GROWS, "{what}: memory grew by {growth} KiB");
+        let growth = memory[9].saturating_sub(memory[0]);
+        assert!(growth <= MAX_GROWTH, "{what}: memory grew by {growth} KiB");
     }
 }
 
@@ -100,7 +105,7 @@ fn in_flight(count: u64) {
         }
     }
     assert_eq!(requests.len() as u64, count);
-    // In turns the oldest and the newest of those that are left.
+    // The calls are answered from both ends of the list in turn: the oldest, the newest, the second oldest, and so on.
     measure("calls in flight answered", count, false, |number| {
         let last = requests.len() as u64 - 1;
         let place = if number % 2 == 0 { number / 2 } else { last - number / 2 };

@@ -1,5 +1,5 @@
-//! One function for each guarantee. It reads the ledger, which has the facts so far, and the next fact. If this fact breaks the guarantee,
-//! it returns an error, which describes the fault of the session.
+//! One function for each guarantee. The function reads the ledger, which has the facts so far, and the next fact. If this fact breaks the
+//! guarantee, the function returns an error, which describes the fault of the session.
 //!
 //! Two flags of the ledger make checks of our frames weaker: `missed`, if a request may have arrived that the judge could not read, and
 //! `altered`, if the peer may have broken a rule.
@@ -239,7 +239,7 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Check
         Fact::Polled { event: event @ Event::Done { id, outcome, .. }, .. } => match outcome {
             // These calls need no response: a change of a subscription is answered by an acknowledgement, and a log level is not sent at
             // all.
-            Outcome::Result(_) | Outcome::Invalid(_) if ledger.is_of_session(number(id)) => Ok(()),
+            Outcome::Result(_) | Outcome::Invalid(_) if ledger.is_answered_by_session(number(id)) => Ok(()),
             Outcome::Result(_) | Outcome::Error(_) => {
                 let is_answered = ledger.missed || ledger.requests.responses.contains_key(&number(id));
                 must(is_answered, || format!("no response had its id: {event:?}"))

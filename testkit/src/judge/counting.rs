@@ -7,6 +7,8 @@ use super::Fact;
 use super::stateless::Stamp;
 use crate::coverage::Happening;
 
+/// Returns the happening that a fact counts as, if any. `frame` is the parsed frame of the fact; `None` if it has none, or one that is not
+/// JSON.
 pub(super) fn happening(fact: &Fact<'_>, frame: Option<&Value>) -> Option<Happening> {
     Some(match fact {
         Fact::Called { .. } => Happening::Call,

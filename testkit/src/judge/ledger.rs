@@ -60,6 +60,7 @@ pub(super) struct Ledger {
     pub(super) was_due: bool,
     /// The owner has called `close`.
     pub(super) closing: bool,
+    /// The session is closed: [`Event::Closed`] was polled.
     pub(super) closed: bool,
     /// The judge could not read a frame, which may have been a request.
     pub(super) missed: bool,
@@ -80,7 +81,8 @@ pub(super) struct Terms {
     pub(super) repeats_values: bool,
     /// Progress is a percentage.
     pub(super) is_percent: bool,
-    /// `true` if the time limit is zero: of the handshake, of calls of the peer, and of input requests of ours. They then end at once.
+    /// Three flags: `true` if the time limit of the handshake, of calls of the peer, and of input requests of ours is zero. Such a limit
+    /// expires without a `handle_timeout`.
     pub(super) zero: [bool; 3],
 }
 
@@ -123,7 +125,7 @@ pub(super) struct Call {
     pub(super) expiry: Expiry,
     pub(super) cancelled: bool,
     /// It changes a subscription or the log level. If requests are stateless, the session itself answers such a call.
-    pub(super) is_of_session: bool,
+    pub(super) may_be_answered_by_session: bool,
     /// It was made before this end became a server that serves only stateless requests.
     pub(super) is_early: bool,
     /// The number of open input requests of the peer that belong to it.
@@ -165,7 +167,7 @@ pub(super) struct InboundCall {
     pub(super) reported: bool,
 }
 
-/// A call of the peer that has arrived.
+/// A call of the peer whose event was not polled yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Arrived {
     pub(super) lane: Lane,
@@ -268,8 +270,8 @@ impl Ledger {
 
     /// Returns `true` for a call of ours that the session answers itself: with stateless requests, a call that changes a subscription or
     /// the log level.
-    pub(super) fn is_of_session(&self, id: u64) -> bool {
-        self.era.calls_stateless && self.calls.get(&id).is_some_and(|call| call.is_of_session)
+    pub(super) fn is_answered_by_session(&self, id: u64) -> bool {
+        self.era.calls_stateless && self.calls.get(&id).is_some_and(|call| call.may_be_answered_by_session)
     }
 
     /// An input request of ours that is open, or whose event may still be polled.
@@ -310,8 +312,8 @@ impl Ledger {
         match fact {
             Fact::Called { id, call, at_once } => {
                 let payload = call.given().map(|given| given.as_str().to_owned());
-                let is_of_session = matches!(call.op(), Op::Subscribe | Op::Unsubscribe | Op::SetLogLevel);
-                self.enter_call(*id, *at_once, is_of_session, payload);
+                let may_be_answered_by_session = matches!(call.op(), Op::Subscribe | Op::Unsubscribe | Op::SetLogLevel);
+                self.enter_call(*id, *at_once, may_be_answered_by_session, payload);
             }
             Fact::Resumed { id, pending, at_once } => {
                 self.enter_call(*id, *at_once, false, None);
@@ -416,12 +418,14 @@ impl Ledger {
         }
     }
 
-    fn enter_call(&mut self, id: OutboundId, at_once: bool, is_of_session: bool, payload: Option<String>) {
+    fn enter_call(&mut self, id: OutboundId, at_once: bool, may_be_answered_by_session: bool, payload: Option<String>) {
         self.newest = number(id);
         let is_early = !self.era.serves_stateless_alone();
         let expiry = Expiry { is_possible: at_once };
-        self.calls
-            .insert(number(id), Call { expiry, cancelled: false, is_early, is_of_session, input_requests: 0, last: None, payload });
+        self.calls.insert(
+            number(id),
+            Call { expiry, cancelled: false, is_early, may_be_answered_by_session, input_requests: 0, last: None, payload },
+        );
     }
 
     fn end_peer_input_request(&mut self, key: u64) {
@@ -471,7 +475,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a frame has arrived that is JSON, but cannot be read.
+    /// Records that a frame has arrived that is JSON, but that the judge cannot read.
     pub(super) fn miss(&mut self) {
         self.missed = true;
     }
@@ -588,11 +592,11 @@ impl Ledger {
             Event::Done { id, outcome, .. } => {
                 // A change of a subscription is done at the acknowledgement. Its exchange goes on, and may still be cancelled while the
                 // result that ends the exchange arrives.
-                let is_of_session = self.is_of_session(number(id));
+                let is_answered_by_session = self.is_answered_by_session(number(id));
                 self.calls.remove(&number(id));
                 let had_response = self.requests.responses.remove(&number(id)).is_some();
                 let exchanges = self.rounds.end(number(id));
-                if had_response && !is_of_session && matches!(outcome, Outcome::Result(_) | Outcome::Error(_)) {
+                if had_response && !is_answered_by_session && matches!(outcome, Outcome::Result(_) | Outcome::Error(_)) {
                     self.requests.open.retain(|id| !exchanges.contains(id));
                 }
             }

@@ -1,4 +1,4 @@
-//! The server of rmcp that is measured. Its tools return a text, report progress, or run until they are cancelled.
+//! A server built with rmcp, whose speed is measured. Its tools return a text, report progress, or run until they are cancelled.
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ProgressNotificationParam,

@@ -10,32 +10,35 @@ use serde_json::Value;
 use super::player::{Player, json};
 use super::recording::{Channel, TurnKind};
 
-/// The configuration of a session that declares the same capabilities as the recorded end.
+/// The configuration of a session that declares the same capabilities as the recorded end: a client if `calls` is `true`, otherwise a
+/// server.
 pub(super) fn config(calls: bool, channel: &Channel) -> Config {
     let frames = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {
-        let greeting = frames.clone().find(|frame| frame["method"] == "initialize").map_or(&Value::Null, |frame| &frame["params"]);
-        let mut config = Config::mcp_client(identity(&greeting["clientInfo"]));
-        let declares = &greeting["capabilities"];
+        let initialize =
+            frames.clone().find(|frame| frame["method"] == "initialize").map_or(&Value::Null, |frame| &frame["params"]);
+        let mut config = Config::mcp_client(identity(&initialize["clientInfo"]));
+        let declares = &initialize["capabilities"];
         config.capabilities.sampling = declares.get("sampling").is_some();
         let elicitation = declares.get("elicitation");
         let names = |mode: &str| elicitation.is_some_and(|elicitation| elicitation.get(mode).is_some());
+        // A declaration that names no mode is one of forms.
         config.capabilities.elicitation = elicitation.is_some() && (names("form") || !names("url"));
         config.capabilities.elicitation_url = names("url");
         config.capabilities.roots = declares.get("roots").is_some();
         config
     } else {
-        let welcome = frames
+        let result = frames
             .clone()
             .find(|frame| frame.pointer("/result/serverInfo").is_some())
             .map_or(&Value::Null, |frame| &frame["result"]);
-        let mut config = Config::mcp_server(identity(&welcome["serverInfo"]));
+        let mut config = Config::mcp_server(identity(&result["serverInfo"]));
         config.era = Era::Auto;
-        let declares = &welcome["capabilities"];
+        let declares = &result["capabilities"];
         let has = |name: &str| declares.get(name).is_some();
         let changes = |name: &str| declares[name]["listChanged"] == true;
         // A server without a recorded declaration has tools, since they are called.
-        config.capabilities.tools = has("tools") || welcome.is_null();
+        config.capabilities.tools = has("tools") || result.is_null();
         config.capabilities.tools_list_changed = changes("tools");
         config.capabilities.prompts = has("prompts");
         config.capabilities.prompts_list_changed = changes("prompts");
@@ -44,7 +47,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
         config.capabilities.resources_subscribe = declares["resources"]["subscribe"] == true;
         config.capabilities.completions = has("completions");
         config.capabilities.logging = has("logging");
-        config.instructions = welcome["instructions"].as_str().map(str::to_owned);
+        config.instructions = result["instructions"].as_str().map(str::to_owned);
         config
     };
     config.log_level = Level::Debug;
@@ -94,9 +97,9 @@ fn call(player: &mut Player, frame: &Value, method: &str) -> Result<(), String> 
         _ => Op::Custom,
     };
     let mut params = frame.get("params").cloned().unwrap_or_else(|| Value::Object(Default::default()));
-    let mut observed = false;
+    let mut has_token = false;
     if let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) {
-        observed = meta.remove("progressToken").is_some();
+        has_token = meta.remove("progressToken").is_some();
         if meta.is_empty() {
             params.as_object_mut().expect("it has a member").remove("_meta");
         }
@@ -105,7 +108,7 @@ fn call(player: &mut Player, frame: &Value, method: &str) -> Result<(), String> 
         Op::Custom => Invoke::custom(method, json(&params)),
         op => Invoke::new(op, json(&params)),
     };
-    player.invoke(frame, if observed { call } else { call.without_progress() })
+    player.invoke(frame, if has_token { call } else { call.without_progress() })
 }
 
 fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {

@@ -425,6 +425,7 @@ fn assert_that_all_happen(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) 
     let mut predicted = 0;
     let rare = Case { spoken, seed: 0, wire: Wire::Messages, variant: 32, has_lanes: false, swarm: u64::MAX, ops };
     for case in (0..CASES).map(|number| plain(spoken, number, 150)).chain([rare]) {
+        // The models do not predict a congested variant; without its highest bit no variant is congested.
         let (is_predicted, trace) = Case { variant: case.variant & 127, ..case }.run(|_| {});
         predicted += usize::from(is_predicted);
         // Only predicted cases count.
@@ -446,8 +447,8 @@ const MUST_HAPPEN_ON_LANES: [&str; 6] = [
     "true -> Err(\"NotLive\")",
 ];
 
-/// Runs many cases with many lanes. Each of [`MUST_HAPPEN_ON_LANES`] must occur in one that was predicted to its end. Returns counts of the
-/// events of lanes in those cases.
+/// Runs many cases with many lanes. Each of [`MUST_HAPPEN_ON_LANES`] must occur in a case that was predicted to its end. Returns counts of
+/// the events of lanes in the predicted cases.
 fn campaign_of_lanes(spoken: Spoken) -> Seen {
     const CASES: u64 = 300;
     let mut left = MUST_HAPPEN_ON_LANES.to_vec();
@@ -477,7 +478,7 @@ fn every_frame_of_many_lanes_is_as_the_model_predicts() {
     }
 }
 
-/// Random cases do not contain such a response: both ends have sent their first frames before the first operation.
+/// Random cases do not contain a response before the first request: both ends have sent their first frames before the first operation.
 #[test]
 fn a_response_that_comes_before_the_first_request_was_sent_is_a_violation_as_predicted() {
     for spoken in [Spoken::Mcp, Spoken::Stateless, Spoken::Choosing, Spoken::Tesseron] {
@@ -496,7 +497,7 @@ fn a_response_that_comes_before_the_first_request_was_sent_is_a_violation_as_pre
 }
 
 /// Runs one numbered case of a world whose ends have `fault`, and returns its trace. With `judged_alone` the world has no models, so that
-/// only the judge can fail the case. It detects [`Fault::DelaysOutput`] only with [`World::check_needless_timeouts`].
+/// only the judge can fail the case. The judge detects [`Fault::DelaysOutput`] only with [`World::check_needless_timeouts`].
 fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) -> Vec<String> {
     let mut case = if fault.is_of_lanes() { with_lanes(spoken, number, 60) } else { numbered(spoken, number, 60) };
     case.wire = Wire::Messages;
@@ -545,15 +546,15 @@ fn failures(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
 fn the_model_detects_every_fault() {
     for spoken in [Spoken::Mcp, Spoken::Tesseron] {
         // Nondeterministic frames differ only in their bytes, and a model compares the contents of frames.
-        for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault) && *fault != Fault::Nondeterministic) {
+        for fault in Fault::ALL.into_iter().filter(|fault| has_effect(spoken, *fault) && *fault != Fault::Nondeterministic) {
             assert!(!failures(spoken, fault, false).is_empty(), "no objection to {fault:?} on {spoken:?}");
         }
     }
 }
 
-/// Returns `true` if a fault has an effect in these worlds. On MCP a call goes on when its lane is lost, so `IgnoresLosses` has
-/// none. Faults of stateless requests are found in `callers.rs` and `explore.rs`, those of input rounds in `rounds.rs`.
-fn shows(spoken: Spoken, fault: Fault) -> bool {
+/// Returns `true` if a fault has an effect in these worlds. On MCP a call goes on when its lane is lost, so `IgnoresLosses` has no effect
+/// there. Faults of stateless requests are found in `callers.rs` and `explore.rs`, those of input rounds in `rounds.rs`.
+fn has_effect(spoken: Spoken, fault: Fault) -> bool {
     !fault.is_stateless() && !fault.is_of_rounds() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
 }
 
@@ -563,7 +564,7 @@ fn without_a_model_the_judge_names_the_guarantee_that_is_broken() {
         assert!(Fault::ALL.iter().any(|fault| fault.breaks() == Some(guarantee)), "no fault breaks {guarantee}");
     }
     for spoken in [Spoken::Mcp, Spoken::Tesseron] {
-        for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault)) {
+        for fault in Fault::ALL.into_iter().filter(|fault| has_effect(spoken, *fault)) {
             let Some(guarantee) = fault.breaks() else { continue };
             if fault == Fault::MixesIds && spoken == Spoken::Tesseron {
                 // A response of Tesseron also names its call, so the session itself reports the wrong id.

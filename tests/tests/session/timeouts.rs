@@ -1,5 +1,5 @@
-//! The timeouts of calls (idle and total) and of input requests (Lifecycle, "Timeouts"). A timeout expires only in `handle_timeout`, or, if
-//! it is zero, in the method that starts it.
+//! The timeouts of calls (idle and total) and of input requests (MCP's Lifecycle page, "Timeouts"). A timeout expires only in
+//! `handle_timeout`, or, if it is zero, in the method that starts it.
 
 use std::time::Duration;
 
@@ -329,7 +329,7 @@ fn an_input_request_of_one_call_does_not_stop_the_timeouts_of_another() {
 // ---- Races ----
 
 #[test]
-fn g9_a_frame_that_is_handled_before_the_timeout_takes_effect_even_if_it_is_late() {
+fn g9_a_frame_that_is_handled_before_handle_timeout_takes_effect_even_after_the_deadline() {
     let mut client = calling(call_timeouts(Some(1000), Some(2000)));
     client.skip_to(9000).frame(&result(2));
     assert!(matches!(client.outcome(), Outcome::Result(_)));
@@ -494,7 +494,7 @@ fn each_input_request_has_its_own_timeout_or_none_if_none_is_configured() {
 }
 
 #[test]
-fn g9_an_answer_that_is_handled_before_the_timeout_is_reported() {
+fn g9_an_answer_that_is_handled_before_handle_timeout_is_reported() {
     let (mut server, id) = serving(Some(1));
     let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
     server.sent();
@@ -504,7 +504,7 @@ fn g9_an_answer_that_is_handled_before_the_timeout_is_reported() {
 }
 
 #[test]
-fn g7_an_input_request_with_a_timeout_of_zero_has_settled_when_the_method_returns() {
+fn g7_an_input_request_with_a_timeout_of_zero_has_timed_out_when_the_method_returns() {
     let (mut server, id) = serving(Some(0));
     let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
     assert_eq!(server.events(), [Event::Input { id, key, answer: Err(InputFailed::TimedOut) }]);

@@ -1,6 +1,7 @@
 //! The handshake, the claim and the resume of Tesseron as far as a session handles them (`docs/protocols/tesseron.md`, "Versions" to
-//! "Resume"): the rule of versions, the claim states of a session, and how each end closes. The registry (`tesseron::claims`)
-//! handles codes, tokens and the right to resume.
+//! "Resume"): the rule of versions, the claim states of a session, and how each end closes. The registry (`tesseron::claims`) handles
+//! codes, tokens and the right to resume. Names of tests cite rules of that page by number, such as `item_21_…` (see "Former numbers"
+//! there).
 
 use protocol_core::mcp::Era;
 use protocol_core::tesseron::AppId;
@@ -39,7 +40,7 @@ fn resume(id: u64) -> String {
     request(id, "tesseron/resume", &format!(r#"{{"protocolVersion":"1.2.0","sessionId":"s_1","resumeToken":"rt_1",{BARE}}}"#))
 }
 
-/// The one handshake request among the queued events.
+/// The handshake request that is the only queued event.
 #[track_caller]
 fn handshake_request(end: &mut Scripted) -> (PeerInfo, Option<ResumeCredentials>) {
     match end.events().as_slice() {
@@ -48,7 +49,7 @@ fn handshake_request(end: &mut Scripted) -> (PeerInfo, Option<ResumeCredentials>
     }
 }
 
-/// Polls all queued events. Returns the peer that the last one, a [`Event::PeerChanged`], describes.
+/// Polls all queued events. Returns the peer that the last one, an [`Event::PeerChanged`], describes.
 #[track_caller]
 fn changed(end: &mut Scripted) -> PeerInfo {
     match end.events().last() {
@@ -269,9 +270,9 @@ fn the_capabilities_of_a_claim_apply_at_once_also_to_running_invocations() {
 }
 
 #[test]
-fn a_handshake_that_is_not_answered_closes_both_ends() {
-    let modern = with(gateway_config(), |config| config.era = Era::Modern);
+fn each_end_closes_if_its_handshake_takes_too_long() {
     // A regression: with an era that Tesseron does not have, a gateway waited for a handshake without a time limit.
+    let modern = with(gateway_config(), |config| config.era = Era::Modern);
     for config in [app_config(), gateway_config(), asking_gateway_config(), modern] {
         let mut end = Scripted::new(config);
         end.sent();
@@ -700,20 +701,20 @@ fn item_106_a_refused_resume_leaves_the_channel_open_for_a_hello() {
 
 #[test]
 fn item_107_a_resume_is_checked_for_its_types_then_its_version_then_its_app_id() {
-    let of = |version: &str, app: &str, session: &str| {
+    let resume_with = |version: &str, app: &str, session: &str| {
         resume(1)
             .replace(r#""1.2.0""#, version)
             .replace(r#""id":"ledger""#, &format!(r#""id":{app}"#))
             .replace(r#""sessionId":"s_1""#, &format!(r#""sessionId":{session}"#))
     };
     for (frame, code, closes) in [
-        (of("5", r#""ledger""#, r#""s""#), -32011, false),
-        (of(r#""2.0""#, r#""ledger""#, "5"), -32011, false),
-        (of(r#""2.0""#, "5", r#""s""#), -32011, false),
-        (of(r#""2.0""#, r#""mcp""#, r#""s""#), -32000, true),
-        (of(r#""2.0""#, r#""ledger""#, r#""s""#), -32000, true),
-        (of(r#""1.0""#, r#""mcp""#, r#""s""#), -32011, false),
-        (of(r#""1.0""#, r#""No""#, r#""s""#), -32011, false),
+        (resume_with("5", r#""ledger""#, r#""s""#), -32011, false),
+        (resume_with(r#""2.0""#, r#""ledger""#, "5"), -32011, false),
+        (resume_with(r#""2.0""#, "5", r#""s""#), -32011, false),
+        (resume_with(r#""2.0""#, r#""mcp""#, r#""s""#), -32000, true),
+        (resume_with(r#""2.0""#, r#""ledger""#, r#""s""#), -32000, true),
+        (resume_with(r#""1.0""#, r#""mcp""#, r#""s""#), -32011, false),
+        (resume_with(r#""1.0""#, r#""No""#, r#""s""#), -32011, false),
     ] {
         let mut gateway = Scripted::new(asking_gateway_config());
         gateway.frame(&frame);
@@ -729,7 +730,7 @@ fn item_107_a_resume_is_checked_for_its_types_then_its_version_then_its_app_id()
     assert!(gateway.sent()[0].contains("result"));
 }
 
-// ---- How each end closes ----
+// ---- The end of a session ----
 
 #[test]
 fn an_app_whose_channel_ends_cancels_its_invocations_and_sends_nothing() {
@@ -789,7 +790,7 @@ fn a_handshake_that_comes_while_a_gateway_closes_is_not_welcomed() {
 // ---- The capabilities of the agent ----
 
 #[test]
-fn a_form_is_not_sent_to_an_agent_that_does_not_support_forms() {
+fn an_input_request_that_the_agent_does_not_support_is_not_sent() {
     let mut app = Scripted::new(app_config());
     app.drain().frame(&WELCOME.replace(r#""elicitation":true"#, r#""elicitation":false"#)).drain();
     let id = app.receive_invoke(7, "i1");

@@ -79,8 +79,8 @@ async fn unknown_version(s: &mut Session<'_>) -> Result<(), Stop> {
         let id = s.request("tools/list", json!({"_meta": meta})).await?;
         let answer = s.answer(&id).await?;
         let error = &answer.value()["error"];
-        let lists = error["data"]["supported"].as_array().is_some_and(|all| !all.is_empty());
-        return if error["code"] == -32022 && lists { Ok(()) } else { wrong(format!("the answer is {}", answer.short())) };
+        let lists_versions = error["data"]["supported"].as_array().is_some_and(|all| !all.is_empty());
+        return if error["code"] == -32022 && lists_versions { Ok(()) } else { wrong(format!("the answer is {}", answer.short())) };
     }
     let id = s.request("initialize", initialize("1999-01-01")).await?;
     let answer = s.answer(&id).await?;
