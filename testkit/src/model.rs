@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::summary::{self, Kinds};
 
 /// The result of a method: the number of an id, a count, or 0; or as an `Err` the name of an error, or of a value that is not a number.
-pub(crate) type Answered = Result<u64, String>;
+pub(crate) type MethodResult = Result<u64, String>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -68,7 +68,7 @@ struct Subscriber {
 struct Subscription {
     exchange: u64,
     /// The index of its request among all sent requests.
-    place: u64,
+    index: u64,
     /// The kinds of notices that the server has accepted, once it has. Of these, the client receives the wanted kinds.
     accepted: Option<Kinds>,
 }
@@ -92,7 +92,7 @@ impl Change {
     }
 }
 
-fn both(one: &Kinds, other: &Kinds) -> Kinds {
+fn common_kinds(one: &Kinds, other: &Kinds) -> Kinds {
     one.intersection(other).cloned().collect()
 }
 
@@ -142,14 +142,14 @@ struct Call {
     /// Its request is stateless, or would be if a held call were sent now.
     is_stateless: bool,
     /// The index of its request among all sent requests.
-    place: u64,
+    index: u64,
     /// The instant at which `max_total` passes.
     latest: Option<u64>,
     /// The instant from which the idle timeout counts.
     last_activity: u64,
     /// The instant since which it has had open input requests.
     asked_since: u64,
-    clocks: CallTimeouts,
+    timeouts: CallTimeouts,
     /// Its request asks for progress.
     observed: bool,
     depth: u8,
@@ -256,9 +256,10 @@ struct Waiting {
     summary: String,
 }
 
-/// The differences between the protocols that affect outcomes.
+/// The differences between the protocols that affect predictions.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
+    /// The method of the handshake request.
     greeting: &'static str,
     /// The notification that the client sends after the answer to its handshake request.
     greeted: Option<&'static str>,
@@ -402,7 +403,7 @@ fn micros(span: std::time::Duration) -> u64 {
 }
 
 /// The result that a model predicts by a name: the name of an error, or of a value that is not an id.
-fn by_name(name: &str) -> Answered {
+fn by_name(name: &str) -> MethodResult {
     Err(name.to_owned())
 }
 
@@ -462,6 +463,7 @@ impl Model {
 
     // ---- The choice of an era ----
 
+    /// Sends a probe. If `is_last`, no handshake follows it.
     fn probe(&mut self, is_last: bool) {
         let exchange = self.number();
         let summary = format!("request {exchange} server/discover stateless");
@@ -470,6 +472,7 @@ impl Model {
         self.limit_handshake();
     }
 
+    /// Sends the handshake request. `late_probe` is the probe before it, if that has no answer yet.
     fn greet(&mut self, late_probe: Option<u64>) {
         let exchange = self.number();
         let summary = format!("request {exchange} {}", self.terms.greeting);
@@ -545,9 +548,9 @@ impl Model {
         let lists: Kinds = lists.map(str::to_owned).collect();
         if self.config.list_changes && self.ending == Ending::Open && !lists.is_empty() {
             let exchange = self.number();
-            let place = self.ask_to_listen(exchange, &lists);
+            let index = self.ask_to_listen(exchange, &lists);
             self.subscriber.wanted = lists;
-            self.subscriber.current = Some(Subscription { exchange, place, accepted: None });
+            self.subscriber.current = Some(Subscription { exchange, index, accepted: None });
             let limit = self.config.timeouts.acknowledgement;
             self.subscriber.acknowledge_by = limit.map(|limit| self.now + micros(limit).max(1));
         }
@@ -573,6 +576,7 @@ impl Model {
         self.requests
     }
 
+    /// The wanted kinds after all changes in flight, and then `change`.
     fn wanted_with(&self, change: &Change) -> Kinds {
         let mut kinds = self.subscriber.wanted.clone();
         self.subscriber.changes.iter().filter(|change| !change.is_superseded).for_each(|change| change.apply(&mut kinds));
@@ -600,6 +604,7 @@ impl Model {
         }
     }
 
+    /// Withdraws the request of a subscription, or cancels the subscription.
     fn end_subscription(&mut self, exchange: u64) {
         if !self.take_back(exchange) {
             self.push_plain(Lane::CHANNEL, format!("cancel {exchange}"), format!("cancel {exchange}"));
@@ -629,13 +634,13 @@ impl Model {
             *acknowledge_by = None;
             return;
         }
-        let Some((op, place)) = self.calls.get(&id).filter(|call| !call.held).map(|call| (call.op, call.place)) else { return };
+        let Some((op, index)) = self.calls.get(&id).filter(|call| !call.held).map(|call| (call.op, call.index)) else { return };
         let at = changes.iter().position(|change| change.call == id);
         let Some(at) = at.filter(|_| !self.waits(id)) else {
             if op != Op::Listen || self.waits(id) {
                 self.violation(unknown);
             } else if let Some(call) = self.calls.get_mut(&id) {
-                call.clocks.idle = None;
+                call.timeouts.idle = None;
             }
             return;
         };
@@ -652,10 +657,10 @@ impl Model {
             changes[..at].iter_mut().filter(|older| older.uri == change.uri).for_each(|older| older.is_superseded = true);
             let accepted = Some(accepted.clone());
             match current {
-                Some(current) if current.place > place => Some(id),
+                Some(current) if current.index > index => Some(id),
                 _ => {
                     *acknowledge_by = None;
-                    current.replace(Subscription { exchange: id, place, accepted }).map(|ended| ended.exchange)
+                    current.replace(Subscription { exchange: id, index, accepted }).map(|ended| ended.exchange)
                 }
             }
         };
@@ -678,13 +683,14 @@ impl Model {
         // A notice may be about a part of the resource that the subscription names, so any resource counts.
         let has = |kinds: &Kinds| if is_list(kind) { kinds.contains(kind) } else { kinds.iter().any(|kind| !is_list(kind)) };
         let is_known = current.is_some() || call.is_some();
-        if listens || has(&both(&accepted, wanted)) {
+        if listens || has(&common_kinds(&accepted, wanted)) {
             self.push_event("notice".to_owned());
         } else if is_known && (is_list(kind) || !has(&accepted)) {
             self.violation(Violation::UnknownSubscription);
         }
     }
 
+    /// Handles the end of the current subscription by the server, or by a loss.
     fn end_current(&mut self, exchange: u64) {
         let ended = self.subscriber.current.take_if(|current| current.exchange == exchange);
         if ended.is_some() {
@@ -734,14 +740,14 @@ impl Model {
         let phases =
             (self.phase, self.ending, self.peer_ended, handshake, close, self.next, self.now.wrapping_sub(now), self.peer_can);
         let peer = (&self.peer_input_requests, &self.live, &self.past, self.highest);
-        // Of the place of a request only this matters: whether it is after that of the current subscription.
+        // Of the index of a request only this matters: whether it is greater than that of the current subscription.
         let mut subscriber = self.subscriber.clone();
         subscriber.acknowledge_by.iter_mut().for_each(from_now);
         if let Some(current) = &mut subscriber.current {
-            let place = std::mem::take(&mut current.place);
-            calls.values_mut().for_each(|call| call.place = u64::from(call.place > place));
+            let index = std::mem::take(&mut current.index);
+            calls.values_mut().for_each(|call| call.index = u64::from(call.index > index));
         } else {
-            calls.values_mut().for_each(|call| call.place = 0);
+            calls.values_mut().for_each(|call| call.index = 0);
         }
         let eras = (self.opening, &self.greeting_of_peer, self.is_stateless, self.is_handshake_optional);
         let levels = (self.level, self.wanted_level);
@@ -874,11 +880,12 @@ impl Model {
         self.now = self.now.max(now);
     }
 
+    /// The instant of the earlier time limit of a call, and the name of that limit.
     fn call_deadline(call: &Call) -> Option<(u64, &'static str)> {
         if call.held || !call.peer_input_requests.is_empty() {
             return None;
         }
-        let idle = call.clocks.idle.map(|idle| (call.last_activity + micros(idle), "idle"));
+        let idle = call.timeouts.idle.map(|idle| (call.last_activity + micros(idle), "idle"));
         let total = call.latest.map(|latest| (latest, "in all"));
         match (idle, total) {
             (Some(idle), Some(total)) if idle.0 < total.0 => Some(idle),
@@ -906,10 +913,11 @@ impl Model {
             match &inbound.state {
                 InboundState::Active => {
                     all.extend(inbound.deadline.map(|at| (at, Due::InboundCall(*id))));
-                    let fills =
+                    // The oldest of the updates that fill the window.
+                    let oldest =
                         inbound.counted.len().checked_sub(inbound.rate.updates as usize).and_then(|at| inbound.counted.get(at));
                     let waits = inbound.place.is_none() && self.can_flush(inbound);
-                    all.extend(fills.filter(|_| waits).map(|at| (*at + micros(inbound.rate.length), Due::Flush(*id))));
+                    all.extend(oldest.filter(|_| waits).map(|at| (*at + micros(inbound.rate.length), Due::Flush(*id))));
                 }
                 InboundState::Answered { at, .. } => all.extend([(*at, Due::Release(*id))]),
                 InboundState::Cancelled => {}
@@ -930,9 +938,9 @@ impl Model {
                 }
                 Due::Call(id) => {
                     let call = &self.calls[&id];
-                    let clock = Self::call_deadline(call).map_or("", |(_, clock)| clock);
+                    let limit = Self::call_deadline(call).map_or("", |(_, limit)| limit);
                     let is_ping = call.method == "ping";
-                    self.settle_call(id, &format!("timed out {clock}"));
+                    self.settle_call(id, &format!("timed out {limit}"));
                     if is_ping {
                         self.violation(Violation::PingUnanswered);
                     }
@@ -965,7 +973,7 @@ impl Model {
     // ---- As a caller ----
 
     /// [`protocol_core::Session::invoke`].
-    pub(crate) fn invoke(&mut self, call: &Invoke, now: u64) -> Answered {
+    pub(crate) fn invoke(&mut self, call: &Invoke, now: u64) -> MethodResult {
         self.advance(now);
         if self.ending != Ending::Open {
             return by_name("Closing");
@@ -999,8 +1007,8 @@ impl Model {
         let timeouts = self.config.timeouts;
         let until_acknowledged = CallTimeouts::NONE.with_idle(timeouts.acknowledgement);
         let ordinary = if call.op() == Op::Listen { until_acknowledged } else { timeouts.call };
-        let clocks = call.timeouts.unwrap_or(ordinary);
-        let observed = self.terms.names || call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
+        let call_timeouts = call.timeouts.unwrap_or(ordinary);
+        let observed = self.terms.names || call.progress || (call_timeouts.reset_on_progress && call_timeouts.idle.is_some());
         let method = if call.op() == Op::CallTool { self.terms.call } else { summary::op(call.op()) };
         let held = !(self.phase == Phase::Ready || (method == "ping" && !self.is_probing()));
         let (now, last, peer_input_requests) = (self.now, None, Vec::new());
@@ -1011,11 +1019,11 @@ impl Model {
             given,
             uri: call.target().map_or_else(String::new, std::borrow::Cow::into_owned),
             is_stateless: self.is_stateless,
-            place: 0,
+            index: 0,
             latest: None,
             last_activity: now,
             asked_since: now,
-            clocks,
+            timeouts: call_timeouts,
             observed,
             depth,
             held: true,
@@ -1050,7 +1058,7 @@ impl Model {
         if !self.offers(call.op) {
             return self.settle_call(id, "invalid");
         }
-        let is_over = [call.clocks.idle, call.clocks.max_total].into_iter().flatten().any(|span| span.is_zero());
+        let is_over = [call.timeouts.idle, call.timeouts.max_total].into_iter().flatten().any(|span| span.is_zero());
         if self.is_stateless && !is_over && self.serve_locally(&call) {
             return self.finish_call(id, "result");
         }
@@ -1064,19 +1072,19 @@ impl Model {
         let (level, is_stateless) = (self.level_words(), self.is_stateless);
         let Some(call) = self.calls.get_mut(&id) else { return };
         (call.last_activity, call.asked_since, call.held) = (self.now, self.now, false);
-        call.latest = call.clocks.max_total.map(|total| self.now + micros(total));
-        if let Some((_, clock)) = Self::call_deadline(call).filter(|(at, _)| *at <= self.now) {
-            // A held call gets no cancel, since its request was not sent.
+        call.latest = call.timeouts.max_total.map(|total| self.now + micros(total));
+        if let Some((_, limit)) = Self::call_deadline(call).filter(|(at, _)| *at <= self.now) {
+            // `settle_call` sends no cancel for a held call, and the request of this call is not sent.
             call.held = true;
-            return self.settle_call(id, &format!("timed out {clock}"));
+            return self.settle_call(id, &format!("timed out {limit}"));
         }
         if is_stateless && matches!(call.op, Op::Subscribe | Op::Unsubscribe) {
             let change = call.change(id);
             let kinds = self.wanted_with(&change);
             self.subscriber.changes.push(change);
-            let place = self.ask_to_listen(id, &kinds);
+            let index = self.ask_to_listen(id, &kinds);
             if let Some(call) = self.calls.get_mut(&id) {
-                call.place = place;
+                call.index = index;
             }
             return;
         }
@@ -1097,7 +1105,7 @@ impl Model {
             summary += &format!(" wants {}", summary::kinds(&summary::read_kinds(&call.given)));
         }
         self.requests += 1;
-        call.place = self.requests;
+        call.index = self.requests;
         self.push(Kind::Request(id), Lane::CHANNEL, format!("request {id}"), summary);
     }
 
@@ -1107,7 +1115,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::claim`], for an agent with all capabilities.
-    pub(crate) fn claim(&mut self, now: u64) -> Answered {
+    pub(crate) fn claim(&mut self, now: u64) -> MethodResult {
         self.advance(now);
         if !self.client || !self.terms.names {
             return by_name("WrongEnd");
@@ -1127,7 +1135,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::cancel`].
-    pub(crate) fn cancel(&mut self, id: u64, now: u64) -> Answered {
+    pub(crate) fn cancel(&mut self, id: u64, now: u64) -> MethodResult {
         self.advance(now);
         if !self.calls.contains_key(&id) {
             return by_name("NotLive");
@@ -1138,7 +1146,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::provide_input`].
-    pub(crate) fn provide_input(&mut self, key: u64, answer: &Answer, now: u64) -> Answered {
+    pub(crate) fn provide_input(&mut self, key: u64, answer: &Answer, now: u64) -> MethodResult {
         self.advance(now);
         let Some(peer_input) = self.peer_input_requests.remove(&key) else { return by_name("NotLive") };
         let summary = match answer {
@@ -1212,7 +1220,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::configure`].
-    pub(crate) fn configure(&mut self, id: u64, options: ServeOptions, now: u64) -> Answered {
+    pub(crate) fn configure(&mut self, id: u64, options: ServeOptions, now: u64) -> MethodResult {
         self.advance(now);
         let now = self.now;
         let Some(inbound) = self.active(id) else { return by_name("NotLive") };
@@ -1236,8 +1244,9 @@ impl Model {
         Ok(0)
     }
 
-    /// [`protocol_core::Session::progress`], for valid numbers. Returns the name of the `Reported` value as an error.
-    pub(crate) fn progress(&mut self, id: u64, update: &Progress, now: u64) -> Answered {
+    /// [`protocol_core::Session::progress`], for numbers that are finite and not negative. Returns the name of the `Reported` value as an
+    /// error.
+    pub(crate) fn progress(&mut self, id: u64, update: &Progress, now: u64) -> MethodResult {
         self.advance(now);
         let percent = self.terms.percent;
         let Some(inbound) = self.active(id) else { return by_name("NotLive") };
@@ -1303,7 +1312,8 @@ impl Model {
             return;
         }
         if is_stopped {
-            if inbound.place.is_none_or(|(waits_for_turn, _)| waits_for_turn == is_final) {
+            // An update that becomes final while it waits gets a new place.
+            if inbound.place.is_none_or(|(comes_later, _)| comes_later == is_final) {
                 inbound.place = Some((!is_final, next));
                 self.places += 1;
             }
@@ -1323,14 +1333,14 @@ impl Model {
     // ---- The subscriptions of a server ----
 
     /// [`protocol_core::Session::accept_subscription`].
-    pub(crate) fn accept_subscription(&mut self, id: u64, offered: &SubscriptionFilter, now: u64) -> Answered {
+    pub(crate) fn accept_subscription(&mut self, id: u64, offered: &SubscriptionFilter, now: u64) -> MethodResult {
         self.advance(now);
         let now = self.now;
         let Some(inbound) = self.active(id) else { return by_name("NotLive") };
         let Some(listener) = inbound.listener.as_mut().filter(|listener| !listener.is_accepted) else {
             return by_name("NotLive");
         };
-        listener.kinds = both(&listener.kinds, &summary::filter(offered));
+        listener.kinds = common_kinds(&listener.kinds, &summary::filter(offered));
         listener.is_accepted = true;
         let summary = format!("notice {} of {} wants {}", summary::ACKNOWLEDGED, inbound.wire, summary::kinds(&listener.kinds));
         inbound.last_sent = Some(now);
@@ -1341,7 +1351,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::publish`].
-    pub(crate) fn publish(&mut self, notice: &Notice, now: u64) -> Answered {
+    pub(crate) fn publish(&mut self, notice: &Notice, now: u64) -> MethodResult {
         self.advance(now);
         let (kind, method) = summary::published(notice);
         let mut reached = 0;
@@ -1402,14 +1412,14 @@ impl Model {
     }
 
     /// [`protocol_core::Session::checkpoint`] of an object.
-    pub(crate) fn checkpoint(&mut self, id: u64) -> Answered {
+    pub(crate) fn checkpoint(&mut self, id: u64) -> MethodResult {
         let Some(inbound) = self.active(id) else { return by_name("NotLive") };
         inbound.checkpoint = true;
         Ok(0)
     }
 
     /// [`protocol_core::Session::request_input`].
-    pub(crate) fn request_input(&mut self, id: u64, ask: &Ask, now: u64) -> Answered {
+    pub(crate) fn request_input(&mut self, id: u64, ask: &Ask, now: u64) -> MethodResult {
         self.advance(now);
         let names = self.terms.names;
         let (lane, wire, depth) = match self.active(id) {
@@ -1468,7 +1478,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::abandon_input`].
-    pub(crate) fn abandon_input(&mut self, key: u64, now: u64) -> Answered {
+    pub(crate) fn abandon_input(&mut self, key: u64, now: u64) -> MethodResult {
         self.advance(now);
         let taken = self.withdraw_input_request(key).map(|_| 0).ok_or_else(|| "NotLive".to_owned());
         self.settle_ending();
@@ -1476,7 +1486,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::respond`].
-    pub(crate) fn respond(&mut self, id: u64, reply: &Reply, now: u64) -> Answered {
+    pub(crate) fn respond(&mut self, id: u64, reply: &Reply, now: u64) -> MethodResult {
         self.advance(now);
         let Some(inbound) = self.inbound_calls.get(&id) else { return by_name("NotLive") };
         let result = match inbound.state {
@@ -1600,8 +1610,8 @@ impl Model {
 
     // ---- As caller or callee ----
 
-    /// [`protocol_core::Session::log`], for equal records.
-    pub(crate) fn log(&mut self, id: Option<u64>, record: &LogRecord, now: u64) -> Answered {
+    /// [`protocol_core::Session::log`], for records that differ only in their invocation ids.
+    pub(crate) fn log(&mut self, id: Option<u64>, record: &LogRecord, now: u64) -> MethodResult {
         self.advance(now);
         let names = self.terms.names;
         let of_session = self.level;
@@ -1631,7 +1641,7 @@ impl Model {
             _ => None,
         });
         let oldest: Vec<_> = lengths.take(2).collect();
-        // Records differ only in their invocation ids, and are longer than any of them. So one dropped record makes room if its id is not
+        // Records differ only in their invocation ids, and are longer than any such id. So one dropped record makes room if its id is not
         // shorter than that of the new record, and two always do.
         let count = match oldest[..] {
             [(_, first), ..] if first >= name => 1,
@@ -1645,7 +1655,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::notify`] with a custom notice.
-    pub(crate) fn notify(&mut self, method: &str, now: u64) -> Answered {
+    pub(crate) fn notify(&mut self, method: &str, now: u64) -> MethodResult {
         self.advance(now);
         if self.ending != Ending::Open {
             return by_name("Closing");
@@ -1661,7 +1671,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::set_alarm`].
-    pub(crate) fn set_alarm(&mut self, at: u64) -> Answered {
+    pub(crate) fn set_alarm(&mut self, at: u64) -> MethodResult {
         let fired = self.events.iter().filter(|event| event.starts_with("alarm ")).count();
         if self.is_closed() || self.alarms.len() + fired >= self.config.limits.alarms {
             return by_name("TooManyAlarms");
@@ -1759,6 +1769,7 @@ impl Model {
         }
     }
 
+    /// Drains the session if it is finishing and no call is open, and closes it if it is draining and no frame is queued.
     fn settle_ending(&mut self) {
         if let Ending::Finishing(reason) = self.ending
             && self.calls.is_empty()
@@ -1816,7 +1827,7 @@ impl Model {
     // ---- Lanes ----
 
     /// [`protocol_core::Session::set_writable`].
-    pub(crate) fn set_writable(&mut self, lane: Lane, is_writable: bool, now: u64) -> Answered {
+    pub(crate) fn set_writable(&mut self, lane: Lane, is_writable: bool, now: u64) -> MethodResult {
         self.advance(now);
         if self.is_closed() || !self.is_open(lane) {
             return by_name("NotLive");
@@ -1840,7 +1851,7 @@ impl Model {
     }
 
     /// [`protocol_core::Session::handle_gone`].
-    pub(crate) fn handle_gone(&mut self, gone: Gone, now: u64) -> Answered {
+    pub(crate) fn handle_gone(&mut self, gone: Gone, now: u64) -> MethodResult {
         self.advance(now);
         if self.is_closed() {
             return by_name("NotLive");
@@ -2002,6 +2013,7 @@ impl Model {
         }
     }
 
+    /// Records that the peer need not make the handshake, since it has sent a stateless request.
     fn await_no_handshake(&mut self) {
         if self.phase == Phase::Fresh {
             (self.is_handshake_optional, self.handshake_at) = (true, None);
@@ -2140,7 +2152,7 @@ impl Model {
         of_lane.or_else(|| all.next().filter(|_| all.next().is_none())).copied()
     }
 
-    /// The call of ours that an input request or an update names, if it names one.
+    /// The call of ours that an input request or an update names, if it names one. On MCP `member` has the number of the call.
     fn call_named(&self, params: &Value, member: &Value) -> Option<u64> {
         if !self.terms.names {
             return member.as_u64();
@@ -2306,7 +2318,7 @@ impl Model {
                 last if is_above => *last = Some(update.clone()),
                 _ => {}
             }
-            if is_above && call.clocks.reset_on_progress {
+            if is_above && call.timeouts.reset_on_progress {
                 call.last_activity = now;
             }
             return self.push_event(format!("progress {id} {}", summary::progress(&update)));
@@ -2314,7 +2326,7 @@ impl Model {
         if is_above {
             call.floor = update.value;
             call.last = Some(update.clone());
-            if call.clocks.reset_on_progress {
+            if call.timeouts.reset_on_progress {
                 call.last_activity = now;
             }
             return self.push_event(format!("progress {id} {}", summary::progress(&update)));
@@ -2406,11 +2418,11 @@ impl Model {
             None if self.terms.names => {
                 let result = &frame["result"];
                 let fits = result["invocationId"].as_str() == Some(&*format!("inv_{id}"));
-                let is_odd = result.get("invocationId").is_some() || result.get("output").is_some();
+                let has_known_member = result.get("invocationId").is_some() || result.get("output").is_some();
                 if !fits {
                     self.violation(Violation::InvalidResponse);
                 }
-                if fits || is_odd { "result".to_owned() } else { "invalid".to_owned() }
+                if fits || has_known_member { "result".to_owned() } else { "invalid".to_owned() }
             }
             None if malformed => {
                 self.violation(Violation::InvalidResponse);

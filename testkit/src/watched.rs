@@ -19,7 +19,7 @@ use protocol_core::{
 
 use crate::coverage::Coverage;
 use crate::judge::{Effect, Fact, Judge, Verdict};
-use crate::model::{Answered, Model};
+use crate::model::{MethodResult, Model};
 use crate::panics::message;
 use crate::subject::Subject;
 use crate::summary::{self, number};
@@ -208,8 +208,8 @@ impl<S: Subject> Watched<S> {
         now: Instant,
         name: &str,
         run: impl FnOnce(&mut S) -> T,
-        convert: impl FnOnce(&T) -> Answered,
-        predict: impl FnOnce(&mut Model) -> Answered,
+        convert: impl FnOnce(&T) -> MethodResult,
+        predict: impl FnOnce(&mut Model) -> MethodResult,
     ) -> T {
         self.now = self.now.max(now);
         let value = self.run(name, run);
@@ -998,21 +998,21 @@ fn must(verdict: Verdict) {
     }
 }
 
-fn answered<E: Debug>(result: &Result<(), E>) -> Answered {
+fn answered<E: Debug>(result: &Result<(), E>) -> MethodResult {
     result.as_ref().map(|()| 0).map_err(|error| format!("{error:?}"))
 }
 
-fn numbered<I: std::fmt::Display, E: Debug>(result: &Result<I, E>) -> Answered {
+fn numbered<I: std::fmt::Display, E: Debug>(result: &Result<I, E>) -> MethodResult {
     result.as_ref().map(number).map_err(|error| format!("{error:?}"))
 }
 
 /// The result of a method that returns no id, in the form in which a model returns it: always an `Err`, with the text of the value or of
 /// the error.
-fn named<T: Debug, E: Debug>(result: &Result<T, E>) -> Answered {
+fn named<T: Debug, E: Debug>(result: &Result<T, E>) -> MethodResult {
     Err(result.as_ref().map_or_else(|error| format!("{error:?}"), |value| format!("{value:?}")))
 }
 
-fn nothing((): &()) -> Answered {
+fn nothing((): &()) -> MethodResult {
     Ok(0)
 }
 

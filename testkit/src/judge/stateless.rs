@@ -120,6 +120,7 @@ impl Eras {
         self.is_client |= frame["method"].as_str().is_some_and(|method| opens.contains(&method));
     }
 
+    /// Notes a received frame. `began` is `true` if the frame began a call.
     pub(super) fn receive(&mut self, frame: &Value, began: bool) {
         self.was_greeted |= ["initialize", "tesseron/hello"].iter().any(|greeting| frame["method"] == *greeting);
         self.serves_stateless |= began && Stamp::read(frame).is_some();

@@ -97,7 +97,7 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             let Some(Read { value, .. }) = read.filter(|read| read.value.get("method").is_some()) else { return Vec::new() };
             let Some(id) = value["id"].as_u64() else { return Vec::new() };
             match ledger.rounds.call_of_retry(value).filter(|_| !ledger.calls.contains_key(&id)) {
-                // The delay has passed, and the retry was written after it.
+                // Two rows: the delay of 50 ms has passed, which made the retry; and the retry is polled.
                 Some(call) if ledger.rounds.between(call) == Some(Between::Delayed) => {
                     let polled = [CALL_OVER_ROUNDS, "Written", "the request is polled"];
                     ledger.of_call(call, "50 ms").into_iter().chain([polled]).collect()
