@@ -101,12 +101,12 @@ async fn open(address: Uri) -> io::Result<Socket> {
     let port = address.port_u16().unwrap_or(default_port);
     within(HTTP_CONNECT_TIMEOUT, async {
         let addresses = resolve((host, port)).await?;
-        first_of(&addresses).await
+        connect_to_any(&addresses).await
     })
     .await
 }
 
-async fn first_of(addresses: &[SocketAddr]) -> io::Result<Socket> {
+async fn connect_to_any(addresses: &[SocketAddr]) -> io::Result<Socket> {
     let share = HTTP_CONNECT_TIMEOUT / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in addresses {
@@ -123,11 +123,11 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<Socket> {
 
 /// Awaits a future for at most `time`, and then fails with `TimedOut`.
 async fn within<T>(time: Duration, wait: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let late = async {
+    let timed_out = async {
         Timer::after(time).await;
         Err(io::ErrorKind::TimedOut.into())
     };
-    future::or(wait, late).await
+    future::or(wait, timed_out).await
 }
 
 /// Makes timers for hyper.
@@ -163,16 +163,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_addresses_of_a_host_are_tried_in_turn() {
+    fn the_addresses_of_a_host_are_tried_one_after_another() {
         let [closing, staying] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [closed, open] = [&closing, &staying].map(|listener| listener.local_addr().unwrap());
         drop(closing);
         smol::block_on(async {
-            let socket = first_of(&[closed, open]).await.unwrap();
+            let socket = connect_to_any(&[closed, open]).await.unwrap();
             assert_eq!(socket.0.peer_addr().unwrap(), open);
             assert!(socket.0.nodelay().unwrap());
-            assert_eq!(first_of(&[closed]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-            assert_eq!(first_of(&[]).await.unwrap_err().to_string(), "the host has no address");
+            assert_eq!(connect_to_any(&[closed]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+            assert_eq!(connect_to_any(&[]).await.unwrap_err().to_string(), "the host has no address");
         });
     }
 

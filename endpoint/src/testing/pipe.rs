@@ -27,8 +27,8 @@ pub(super) fn drive(executor: &Executor, endpoint: Endpoint, io: Pipe) {
     });
 }
 
-/// Makes the two ends of a channel. Each end receives the frames of the other in order and without delay; there is no limit on the number of
-/// stored frames. When one end is dropped or closed, the other receives the frames that remain, and then `None`.
+/// Makes the two ends of a channel. Each end receives the frames of the other in order and without delay; there is no limit on the number
+/// of stored frames. When one end is dropped or closed, the other receives the frames that remain, and then `None`.
 #[must_use]
 pub fn pipe() -> (Pipe, Pipe) {
     let (there, back) = (Arc::new(Direction::default()), Arc::new(Direction::default()));
@@ -58,7 +58,7 @@ struct DirectionState {
     /// `true` once the writer has closed the direction or was dropped.
     ended: bool,
     /// `true` once the reader was dropped.
-    is_unread: bool,
+    reader_dropped: bool,
     receiver: Option<Waker>,
 }
 
@@ -93,7 +93,7 @@ impl Pipe {
     /// [`PipeBroken`] if the other end was dropped, or this direction is closed.
     pub fn send(&mut self, frame: Bytes) -> Result<(), PipeBroken> {
         self.to.change(|direction| {
-            if direction.is_unread || direction.ended {
+            if direction.reader_dropped || direction.ended {
                 return Err(PipeBroken);
             }
             direction.frames.push_back(frame);
@@ -152,7 +152,7 @@ impl Drop for Pipe {
         self.end();
         let frames = {
             let mut direction = self.from.lock();
-            direction.is_unread = true;
+            direction.reader_dropped = true;
             core::mem::take(&mut direction.frames)
         };
         drop(frames);

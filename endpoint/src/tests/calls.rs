@@ -318,7 +318,7 @@ fn arguments_that_are_not_an_object_are_refused() {
 }
 
 #[test]
-fn arguments_of_a_user_defined_type_arrive_as_json() {
+fn typed_arguments_arrive_as_json_unless_they_cannot_be_written() {
     let pair = pair([echo()]);
     let written = |arguments| pair.wait(pair.client.call_tool_with("echo", arguments).unwrap()).result().unwrap();
     let arguments = BTreeMap::from([("a", "x".repeat(300)), ("b \"\n", String::new())]);
@@ -340,9 +340,9 @@ fn arguments_of_a_user_defined_type_arrive_as_json() {
 #[test]
 fn a_call_is_made_while_its_thread_ends() {
     /// Makes a call when it is dropped, and reports whether that succeeded.
-    struct Farewell(Peer, Arc<Mutex<Vec<bool>>>);
+    struct CallsOnDrop(Peer, Arc<Mutex<Vec<bool>>>);
 
-    impl Drop for Farewell {
+    impl Drop for CallsOnDrop {
         fn drop(&mut self) {
             let made = self.0.call_tool_with("echo", &BTreeMap::from([("bye", true)])).is_ok();
             self.1.lock().unwrap().push(made);
@@ -350,20 +350,21 @@ fn a_call_is_made_while_its_thread_ends() {
     }
 
     std::thread_local! {
-        static FAREWELL: core::cell::Cell<Option<Farewell>> = const { core::cell::Cell::new(None) };
+        static CALLS_ON_DROP: core::cell::Cell<Option<CallsOnDrop>> = const { core::cell::Cell::new(None) };
     }
 
-    for kept_first in [false, true] {
+    // A thread may drop its values in the order of their first use, or in reverse. The call below makes the buffer.
+    for is_buffer_last in [false, true] {
         let pair = pair([echo()]);
         let made = Arc::default();
-        let (client, farewell) = (pair.client.clone(), Farewell(pair.client.clone(), Arc::clone(&made)));
+        let (client, calls_on_drop) = (pair.client.clone(), CallsOnDrop(pair.client.clone(), Arc::clone(&made)));
         let calls = move || {
-            if kept_first {
-                FAREWELL.set(Some(farewell));
+            if is_buffer_last {
+                CALLS_ON_DROP.set(Some(calls_on_drop));
                 drop(client.call_tool_with("echo", &BTreeMap::from([("still", true)])).unwrap());
             } else {
                 drop(client.call_tool_with("echo", &BTreeMap::from([("still", true)])).unwrap());
-                FAREWELL.set(Some(farewell));
+                CALLS_ON_DROP.set(Some(calls_on_drop));
             }
         };
         std::thread::spawn(calls).join().unwrap();
@@ -372,7 +373,7 @@ fn a_call_is_made_while_its_thread_ends() {
 }
 
 #[test]
-fn a_peer_lists_the_items_of_all_pages() {
+fn a_peer_lists_all_pages_pings_and_sets_the_log_level() {
     let tool = |n| Tool::new(format!("t{n:02}"), async |_: Context, (): ()| Ok(()));
     let pair = pair_of((0..25).map(tool).fold(service().page_size(4), Service::tool), Arc::new(()));
     let tools = pair.wait(pair.client.list_tools()).unwrap();
@@ -440,8 +441,8 @@ fn the_result_of_a_failed_tool_has_the_error_flag() {
 
 #[test]
 fn custom_methods_are_served_by_services_and_by_clients() {
-    struct Serves;
-    impl Client for Serves {
+    struct ServingClient;
+    impl Client for ServingClient {
         fn methods(&self) -> Vec<String> {
             vec!["acme/ask".into()]
         }
@@ -464,7 +465,7 @@ fn custom_methods_are_served_by_services_and_by_clients() {
         }
         Ok(params)
     });
-    let pair = pair_of(service, Arc::new(Serves));
+    let pair = pair_of(service, Arc::new(ServingClient));
     let exchange = |peer: &Peer, method: &str, params| pair.wait(peer.call(Invoke::custom(method, text(params))).unwrap()).result();
     let done = exchange(&pair.client, "acme/do", json!({"a": [1]})).unwrap();
     assert_eq!(value(&done)["a"], json!([1]));

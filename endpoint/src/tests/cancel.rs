@@ -54,6 +54,7 @@ fn a_cancelled_handler_gets_the_reason_and_its_cleanup_is_awaited() {
                 if polls_left == 0 { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
+            // Marks the end of the cleanup.
             saw.lock().unwrap().push(CancelReason::Closing);
             Ok(())
         }
@@ -75,10 +76,10 @@ fn a_handler_that_ignores_its_cancel_is_dropped_when_its_grace_is_over() {
     }
     let (saw, look) = seen();
     let tool = Tool::new("stuck", move |_: Context, (): ()| {
-        let held = Dropped(Arc::clone(&saw));
+        let guard = Dropped(Arc::clone(&saw));
         async move {
             core::future::pending::<()>().await;
-            drop(held);
+            drop(guard);
             Ok(())
         }
     });
@@ -196,14 +197,14 @@ fn with_timeout_ends_with_the_deadline_of_the_call() {
 #[test]
 fn with_timeout_drops_a_stuck_future_and_the_handler_goes_on() {
     let run = run(Tool::new("goes on", async |context: Context, (): ()| {
-        let held = Arc::new(());
-        let inside = Arc::clone(&held);
+        let witness = Arc::new(());
+        let inside = Arc::clone(&witness);
         let stuck = async move {
             let _inside = inside;
             core::future::pending::<()>().await;
         };
         let result = context.with_timeout(stuck, ms(10)).await;
-        assert_eq!(Arc::strong_count(&held), 1, "dropped");
+        assert_eq!(Arc::strong_count(&witness), 1, "dropped");
         context.sleep(ms(5)).await?;
         Ok(result == Err(TimeoutError::Elapsed))
     }));
@@ -269,6 +270,7 @@ fn cancel(id: usize) -> String {
 #[test]
 fn a_call_keeps_no_state_of_earlier_calls() {
     let (saw, look) = seen();
+    // Records whether the call is cancelled, whether it has a progress token, and its sampling depth.
     let record = move |context: &Context| {
         let mut saw = saw.lock().unwrap();
         let handle = context.clone();

@@ -1,4 +1,5 @@
-//! Clients that leave, disconnect or violate rules: the time after which `tools` and `gateway` end, and their exit status.
+//! Clients that close the input of a server, disconnect or violate rules, and SIGTERM: the time after which `tools` and `gateway` end, and
+//! their exit status.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -85,7 +86,7 @@ fn gateway(home: &Home) -> Command {
     command
 }
 
-// ---- A client that leaves ----
+// ---- The end of input, and SIGTERM ----
 
 #[test]
 fn tools_writes_its_audit_line_and_exits_within_two_seconds_after_its_stdin_ends_during_a_call() {
@@ -220,7 +221,7 @@ fn a_client_that_closes_the_output_of_tools_during_a_call_is_status_4() {
     drop(output);
     assert_failed(&mut program, "tools: the connection to the client broke: ");
     drop(input);
-    // The same without output to write.
+    // The same while there is no output to write.
     let Server { mut program, input, output } = Server::tools(&[], "countdown", json!({ "from": 100, "step_ms": 5000 }));
     drop(output);
     assert_failed(&mut program, "tools: the connection to the client broke: standard output is no longer read");

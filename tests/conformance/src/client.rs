@@ -45,8 +45,8 @@ where
     done
 }
 
-/// A client whose user accepts every form with its default values, or with `confirmed` if it has none, whose model answers `Yes.`, and
-/// which has no roots.
+/// A client that accepts every form, with the default values of the form or, if there are none, with `confirmed`. Its model answers `Yes.`,
+/// and it has no roots.
 struct Accepts;
 
 impl Client for Accepts {

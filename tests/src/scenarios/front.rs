@@ -67,7 +67,7 @@ pub(super) struct Front {
     pub(super) address: SocketAddr,
     passed: Arc<Mutex<Passed>>,
     /// `true` while no bytes of the server are passed on.
-    held: watch::Sender<bool>,
+    paused: watch::Sender<bool>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -79,19 +79,19 @@ impl Front {
         listener.set_nonblocking(true).expect("a listener for tokio");
         let passed = Arc::<Mutex<Passed>>::default();
         let (stop, stopped) = oneshot::channel();
-        let (held, hold) = watch::channel(false);
+        let (paused, pause) = watch::channel(false);
         let shared = Arc::clone(&passed);
         thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
-            runtime.block_on(first(accept(listener, server, acceptor, shared, hold), async { drop(stopped.await) }));
+            runtime.block_on(first(accept(listener, server, acceptor, shared, pause), async { drop(stopped.await) }));
         });
-        Self { address, passed, held, _stop: stop }
+        Self { address, passed, paused, _stop: stop }
     }
 
-    /// Holds back the bytes of the server, or passes them on again.
-    pub(super) fn hold(&self, is_held: bool) {
-        self.held.send_replace(is_held);
+    /// While `is_paused`, no bytes of the server are passed on.
+    pub(super) fn set_paused(&self, is_paused: bool) {
+        self.paused.send_replace(is_paused);
     }
 
     pub(super) fn passed(&self) -> MutexGuard<'_, Passed> {
@@ -103,21 +103,21 @@ fn lock(passed: &Mutex<Passed>) -> MutexGuard<'_, Passed> {
     passed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type Hold = watch::Receiver<bool>;
+type Pause = watch::Receiver<bool>;
 
 async fn accept(
     listener: std::net::TcpListener,
     server: SocketAddr,
     tls: Option<TlsAcceptor>,
     passed: Arc<Mutex<Passed>>,
-    hold: Hold,
+    pause: Pause,
 ) {
     let listener = TcpListener::from_std(listener).expect("a listener");
     loop {
         let (client, _) = listener.accept().await.expect("a connection");
-        let (tls, passed, hold) = (tls.clone(), Arc::clone(&passed), hold.clone());
+        let (tls, passed, pause) = (tls.clone(), Arc::clone(&passed), pause.clone());
         // An error means that the client has disconnected or refuses the certificate.
-        tokio::spawn(async move { connection(client, server, tls, &passed, hold).await.ok() });
+        tokio::spawn(async move { connection(client, server, tls, &passed, pause).await.ok() });
     }
 }
 
@@ -126,23 +126,23 @@ async fn connection(
     server: SocketAddr,
     tls: Option<TlsAcceptor>,
     passed: &Mutex<Passed>,
-    hold: Hold,
+    pause: Pause,
 ) -> io::Result<()> {
     let server = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let Some(tls) = tls else {
         lock(passed).protocols.push(String::new());
-        return relay(client, server, passed, hold).await;
+        return relay(client, server, passed, pause).await;
     };
     let client = tls.accept(client).await?;
     let protocol = client.get_ref().1.alpn_protocol().map(|protocol| String::from_utf8_lossy(protocol).into_owned());
     lock(passed).protocols.push(protocol.unwrap_or_default());
-    relay(client, server, passed, hold).await
+    relay(client, server, passed, pause).await
 }
 
 /// Passes bytes on in both directions until one end closes.
-async fn relay(client: impl AsyncRead + AsyncWrite, server: TcpStream, passed: &Mutex<Passed>, mut hold: Hold) -> io::Result<()> {
+async fn relay(client: impl AsyncRead + AsyncWrite, server: TcpStream, passed: &Mutex<Passed>, mut pause: Pause) -> io::Result<()> {
     let (mut from_client, mut to_client) = split(client);
     let (mut from_server, mut to_server) = split(server);
     let up = async {
@@ -160,7 +160,7 @@ async fn relay(client: impl AsyncRead + AsyncWrite, server: TcpStream, passed: &
         let mut bytes = [0; 16 << 10];
         loop {
             let read = from_server.read(&mut bytes).await?;
-            hold.wait_for(|is_held| !is_held).await.map_err(io::Error::other)?;
+            pause.wait_for(|is_paused| !is_paused).await.map_err(io::Error::other)?;
             if read == 0 {
                 return to_client.shutdown().await;
             }

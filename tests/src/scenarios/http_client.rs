@@ -129,7 +129,7 @@ fn call(peer: &Peer, tool: &str) -> Call {
     peer.call_tool(tool, Json::empty_object()).expect("the connection is open")
 }
 
-/// Expects a connection to fail: a call is refused at once, or is lost.
+/// Expects a connection to fail: a call cannot be made, or is lost.
 async fn loses_calls(peer: &Peer) {
     if let Ok(call) = peer.call_tool("quick", Json::empty_object()) {
         assert_eq!(call.await.outcome, Outcome::Lost);
@@ -307,7 +307,7 @@ async fn frames_that_a_server_sends_long_after_a_cancel_leave_the_connection_ope
     let front = Front::start(server.listener.local_addr(), Some(authority.server("localhost", EITHER)));
     let Link { peer, end } = connect(&stage, Era::Modern, secure(front.address, &authority));
     let other = slow(&peer).await;
-    front.hold(true);
+    front.set_paused(true);
     for round in 1..=ROUNDS {
         let calls: Vec<Call> = (0..CALLS).map(|_| call(&peer, "slow")).collect();
         server.until_started(&stage, 1 + round * CALLS).await;
@@ -317,7 +317,7 @@ async fn frames_that_a_server_sends_long_after_a_cancel_leave_the_connection_ope
     stage.adapter.sleep(IGNORED + IGNORED / 4).await;
     let last = call(&peer, "slow");
     server.until_started(&stage, 2 + ROUNDS * CALLS).await;
-    front.hold(false);
+    front.set_paused(false);
     server.gate.add_permits(2);
     assert_eq!((text(other).await, text(last).await), ("done".into(), "done".into()));
     assert_eq!(front.passed().protocols, ["h2"]);
@@ -373,8 +373,8 @@ async fn a_certificate_that_is_unknown_or_of_another_host_is_refused<A: Adapter>
     }
 }
 
-/// Each server makes an input request in one HTTP session after another. No input request is answered, so each one keeps the
-/// lane of its session. The client has two lanes, the channel and one more, so none is free for the request in the third session.
+/// Each server makes an input request in one HTTP session after another. No input request is answered, so each one keeps the lane of its
+/// session. The client has two lanes, the channel and one more, so none is free for the input request in the third session.
 async fn clients_without_a_free_lane_do_not_block_their_threads<A: Adapter>(stage: Stage<A>) {
     /// More clients than threads.
     const CLIENTS: usize = 4;
@@ -392,17 +392,18 @@ async fn clients_without_a_free_lane_do_not_block_their_threads<A: Adapter>(stag
     }
     let (mut links, mut counts) = (Vec::new(), Vec::new());
     for _ in 0..CLIENTS {
-        let asked = Arc::<AtomicUsize>::default();
-        let gets = Arc::clone(&asked);
+        let gets = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&gets);
         let address = scripted(move |method, body| {
             let head = "HTTP/1.1 200 OK\r\nconnection: close\r\nmcp-session-id: s\r\ncontent-type:";
             match method {
                 // The stream ends after its input request, and cannot be resumed.
-                "GET" if gets.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
+                "GET" if counted.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
                     let params = r#"{"messages":[],"maxTokens":1}"#;
                     let question = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{params}}}"#);
                     format!("{head} text/event-stream\r\n\r\nretry: 10\ndata: {question}\n\n")
                 }
+                // The server has forgotten the session, so the client opens another.
                 "GET" => "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".to_owned(),
                 _ if body.contains(r#""initialize""#) => {
                     let result = r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -415,12 +416,13 @@ async fn clients_without_a_free_lane_do_not_block_their_threads<A: Adapter>(stag
         config.limits.lanes = 1;
         let server = HttpServerAddress::new(&format!("http://{address}/mcp"));
         links.push(stage.adapter.http_connect(Arc::new(Silent), config, server).expect("an address that can be used"));
-        counts.push(asked);
+        counts.push(gets);
     }
-    for asked in &counts {
-        until(&stage, "the server asks", || asked.load(Ordering::Relaxed) >= 5).await;
+    for gets in &counts {
+        // The third input request is the response to the fifth GET.
+        until(&stage, "the server asks", || gets.load(Ordering::Relaxed) >= 5).await;
     }
-    // Waits until the last input request was read.
+    // Gives the clients time to read the last input request.
     stage.adapter.sleep(Duration::from_millis(200)).await;
     for Link { peer, end } in links {
         peer.close(Close::Now);
@@ -428,7 +430,7 @@ async fn clients_without_a_free_lane_do_not_block_their_threads<A: Adapter>(stag
     }
 }
 
-/// Serves raw HTTP/1.1. `respond` gets the method and the body of each request.
+/// Serves raw HTTP/1.1. `respond` gets the method and the body of each request, and returns the whole response.
 fn scripted(respond: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -1,4 +1,5 @@
-//! The server process of the soak test: a service over HTTP, with a tool that returns the size of the server.
+//! The server process of the soak test: a service over HTTP, with a tool that returns the numbers of sessions, exchanges and tasks of the
+//! server, and the size of its heap.
 
 use std::io;
 use std::process::ExitCode;

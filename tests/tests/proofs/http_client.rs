@@ -2,7 +2,7 @@
 //! responses.
 //!
 //! However the network behaves, every call ends exactly once, its progress only rises, and no update comes twice. A cancel reaches the
-//! handler in either era. The client repeats a request only in another HTTP session, after the server has forgotten the first one. At the
+//! handler in either era. The client repeats a request only after the server has forgotten its HTTP session, in another session. At the
 //! end no exchange, request or session is open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -75,7 +75,7 @@ struct Coverage {
     /// Cancels that have reached a running handler.
     cancels_seen: usize,
     /// Connections that were broken.
-    dropped: usize,
+    cuts: usize,
     /// Requests with `Last-Event-ID`.
     resumed: usize,
     /// Streams that the server has suspended.
@@ -94,7 +94,7 @@ impl Coverage {
         self.results += other.results;
         self.lost += other.lost;
         self.cancels_seen += other.cancels_seen;
-        self.dropped += other.dropped;
+        self.cuts += other.cuts;
         self.resumed += other.resumed;
         self.suspended += other.suspended;
         self.reopened += other.reopened;
@@ -343,9 +343,9 @@ impl World {
     }
 
     /// Breaks a connection. The client notices this now, and the server later.
-    fn drop(&mut self, id: HttpRequestId) {
+    fn cut(&mut self, id: HttpRequestId) {
         let connection = self.network.get_mut(&id).expect("it is open");
-        self.coverage.dropped += 1;
+        self.coverage.cuts += 1;
         connection.is_cut = true;
         if connection.exchange.is_none() {
             self.forget(id);
@@ -547,7 +547,7 @@ impl World {
             32 | 41..=43 => self.answer(),
             33 if self.rng.chance(128) => {
                 if let Some(id) = self.pick(|connection| !connection.is_cut) {
-                    self.drop(id);
+                    self.cut(id);
                 }
             }
             34 => {
@@ -652,8 +652,8 @@ fn campaign(era: Era) -> Coverage {
 #[test]
 fn calls_with_a_handshake_end_once_with_rising_progress_over_any_network() {
     let total = campaign(Era::Legacy);
-    let Coverage { results, lost, cancels_seen, dropped, resumed, suspended, reopened, answers, notices, failed: _ } = total;
-    let rarest = [results, lost, cancels_seen, dropped, resumed, suspended, reopened, answers, notices].into_iter().min();
+    let Coverage { results, lost, cancels_seen, cuts, resumed, suspended, reopened, answers, notices, failed: _ } = total;
+    let rarest = [results, lost, cancels_seen, cuts, resumed, suspended, reopened, answers, notices].into_iter().min();
     assert!(rarest > Some(10), "the campaign met everything that it is about: {total:?}");
 }
 
@@ -661,7 +661,7 @@ fn calls_with_a_handshake_end_once_with_rising_progress_over_any_network() {
 fn calls_without_a_handshake_end_once_with_rising_progress_over_any_network() {
     for era in [Era::Modern, Era::Auto] {
         let total = campaign(era);
-        let rarest = [total.results, total.lost, total.cancels_seen, total.dropped, total.notices].into_iter().min();
+        let rarest = [total.results, total.lost, total.cancels_seen, total.cuts, total.notices].into_iter().min();
         assert!(rarest > Some(10), "the campaign met everything that it is about: {total:?}");
     }
 }

@@ -1,12 +1,12 @@
-//! Doc comments open with a verb or a noun phrase, as those of the standard library do, and no line of one opens with a question word:
-//! "Returns `true` if the handshake is done" instead of "Whether the handshake is done".
+//! Doc comments open with a verb or a noun phrase, as those of the standard library do: "Returns `true` if the handshake is done" instead
+//! of "Whether the handshake is done". No line of a doc comment opens with a question word.
 
 use std::path::Path;
 
 use crate::source::files_below;
 use crate::source_of;
 
-/// No line of documentation may open with one of these.
+/// The words with which no line of documentation may open.
 const QUESTION_WORDS: [&str; 8] = ["What", "Who", "Where", "When", "How", "Whether", "Whoever", "Whatever"];
 
 /// Members of the workspace that are not libraries.

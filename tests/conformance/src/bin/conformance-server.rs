@@ -1,5 +1,5 @@
-//! The server of the conformance suite, on tokio: `conformance-server [HOST:PORT]` prints the address that it serves, `conformance-server
-//! --stdio` serves on standard input and output.
+//! The server of the conformance suite, on tokio: `conformance-server [HOST:PORT]` serves over HTTP and prints its address;
+//! `conformance-server --stdio` serves on standard input and output.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use super::{Revision, Stop, Target};
 pub enum Level {
     /// A server that breaks the demand fails.
     Must,
-    /// A server that breaks the demand is warned.
+    /// A server that breaks the demand gets a warning.
     Should,
 }
 
@@ -31,6 +31,7 @@ pub(super) enum Over {
     Http,
 }
 
+/// The function that runs a scenario in a session with the server.
 type Play = for<'a, 'b> fn(&'a mut Session<'b>) -> Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
 
 /// A scenario.
