@@ -22,8 +22,9 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// The handle that aborts the task.
     fn abort_handle(&self) -> &AbortHandle;
 
-    /// Called before code of the user runs, also before the `Drop` of a future, but not before the `Drop` of a blocking job that never ran.
-    /// The returned guard is dropped when that code returns, so that the guard can be an entered span of a tracing library.
+    /// Called before code of the user runs: before each poll, the `Drop` of a future, and a blocking job. Not called before the `Drop` of a
+    /// blocking job that never ran. The returned guard is dropped when the code returns, so that it can be an entered span of a tracing
+    /// library.
     fn enter(&self) -> impl Sized + '_;
 
     /// Called when code of the user has panicked, with the payload of the panic. Not called for a panic of a `Drop`, which is discarded.
@@ -145,6 +146,7 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
         if !this.registered.as_ref().is_some_and(|registered| registered.will_wake(cx.waker())) {
             *this.registered = Some(cx.waker().clone());
             if !this.owner.abort_handle().hold(cx.waker().clone()) {
+                // The task was aborted after the check in the step above.
                 return self.step(cx);
             }
             // The event that would have woken the task may have happened before its waker was stored.
@@ -268,9 +270,9 @@ mod tests {
     #[test]
     fn a_value_is_passed_on_although_the_future_panics_on_its_drop() {
         let owner = Arc::new(Owner::default());
-        let mut held = Some(PanicsOnDrop);
+        let mut inside = Some(PanicsOnDrop);
         let future = core::future::poll_fn(move |_| {
-            let _ = &mut held;
+            let _ = &mut inside;
             Poll::Ready(1)
         });
         let mut task = Task::new(Arc::clone(&owner), future);
@@ -306,8 +308,8 @@ mod tests {
                 self.0.settle(end);
             }
         }
-        // The second case is a regression test: another thread gave the reason for the early end after the first poll and before the waker
-        // was stored, so no task was woken.
+        // In the second case the reason for the early end comes after the first poll of the future and before the waker is stored, so that
+        // no task is woken.
         for (times, polls) in [(0, 1), (1, 1), (2, 2)] {
             let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicUsize::new(0), times));
             let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));

@@ -17,7 +17,7 @@ use crate::adapter::{Adapter, Transport, first};
 pub(super) const HANDLER_GRACE: Duration = Duration::from_millis(300);
 
 /// The time to wait for the end of our input after our output was closed, since a client that exits closes both.
-const LEAVING: Duration = Duration::from_millis(200);
+const INPUT_END_WAIT: Duration = Duration::from_millis(200);
 
 /// Watches the client at the other end of a transport.
 pub(super) struct Watch<A> {
@@ -56,7 +56,7 @@ impl<A: Adapter> Watch<A> {
         let unread = async {
             self.adapter.stdout_unread().await;
             // A client that exits may close one of the two pipes before the other.
-            first(self.shared.until(|noted| noted.has_input_ended), self.adapter.sleep(LEAVING)).await;
+            first(self.shared.until(|noted| noted.has_input_ended), self.adapter.sleep(INPUT_END_WAIT)).await;
             self.shared.is_unread.store(true, Ordering::Relaxed);
             self.shared.note_failure(io::ErrorKind::BrokenPipe, || "standard output is no longer read".to_owned());
         };
@@ -74,11 +74,12 @@ impl<A: Adapter> Watch<A> {
         }
     }
 
-    /// Returns an error if an end for this reason is not a normal one.
+    /// Returns an error if the end was not a normal one: the transport broke, the client did not read all answers, or `reason` is a
+    /// failure.
     pub(super) fn verdict(&self, reason: CloseReason) -> Result<(), String> {
         let noted = self.shared.lock();
         if let Some((kind, why)) = &noted.broken {
-            // If the client has closed both pipes, only a late answer was lost.
+            // If the client has closed both pipes, only answers were lost that it no longer waited for.
             let has_gone = noted.has_input_ended && *kind == io::ErrorKind::BrokenPipe;
             return if has_gone { Ok(()) } else { Err(format!("the connection to the client broke: {why}")) };
         }

@@ -106,8 +106,8 @@ impl Context {
 
     /// Returns `true` once the call has ended with a round (MCP 2026-07-28), so that the caller's call goes on with a retry. A handler that
     /// is dropped in this state runs again from its first line for the retry. A frozen handler goes on with the retry, and then this method
-    /// returns `false` again. A guard that reports the end of the caller's call when it is dropped must check this method,
-    /// and report nothing if it returns `true`.
+    /// returns `false` again. A guard that reports the end of the caller's call when it is dropped must check this method, and report
+    /// nothing if the method returns `true`.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served().has_ended_in_round()
@@ -153,7 +153,7 @@ impl Context {
     /// * [`TimeoutError::TimedOut`] if the deadline of the call has passed.
     /// * [`TimeoutError::Cancelled`] if the call was cancelled for another reason.
     ///
-    /// If several of these happen at the same moment, the value of `future` takes precedence, then the cancellation, then `limit`.
+    /// The value of `future` takes precedence over a cancellation at the same moment, and a cancellation over `limit`.
     pub async fn with_timeout<F: Future>(&self, future: F, limit: Duration) -> Result<F::Output, TimeoutError> {
         self.wait(future, limit).await.map_err(|end| match end {
             WaitEnd::Elapsed => TimeoutError::Elapsed,

@@ -111,6 +111,7 @@ impl Writer<'_> {
         self.rest.first().copied()
     }
 
+    /// Copies one byte.
     fn copy(&mut self) {
         let one = self.take(1);
         self.out.extend_from_slice(one);

@@ -20,49 +20,49 @@ pub(crate) enum Alarmed {
     Sleeper(Option<Waker>),
     /// Ends the grace of a cancelled handler.
     Grace(InboundId),
-    /// Ends the time for which a handler is kept frozen. Its inbound call had this id.
+    /// Ends the time for which a handler is kept frozen. The handler has served the inbound call with this id.
     Frozen(InboundId),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
     next: u64,
-    set: BTreeMap<AlarmKey, Alarmed>,
+    pending: BTreeMap<AlarmKey, Alarmed>,
 }
 
 impl Alarms {
     pub(crate) fn set(&mut self, at: Instant, what: Alarmed) -> AlarmKey {
         self.next = self.next.wrapping_add(1);
         let key = (at, self.next);
-        self.set.insert(key, what);
+        self.pending.insert(key, what);
         key
     }
 
     /// Removes an alarm and returns it, to be dropped outside of the lock. `None` if it has gone off.
     pub(crate) fn clear(&mut self, key: AlarmKey) -> Option<Alarmed> {
-        self.set.remove(&key)
+        self.pending.remove(&key)
     }
 
     /// The waker of a sleeper. `None` if its alarm has gone off.
     pub(crate) fn sleeper(&mut self, key: AlarmKey) -> Option<&mut Option<Waker>> {
-        match self.set.get_mut(&key)? {
+        match self.pending.get_mut(&key)? {
             Alarmed::Sleeper(waker) => Some(waker),
             Alarmed::Grace(_) | Alarmed::Frozen(_) => None,
         }
     }
 
     pub(crate) fn earliest(&self) -> Option<Instant> {
-        self.set.first_key_value().map(|((at, _), _)| *at)
+        self.pending.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Removes and returns the earliest alarm that is due at `now`.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Alarmed> {
-        let first = self.set.first_entry()?;
+        let first = self.pending.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }
 
     /// Removes and returns all alarms.
     pub(crate) fn take(&mut self) -> Vec<Alarmed> {
-        core::mem::take(&mut self.set).into_values().collect()
+        core::mem::take(&mut self.pending).into_values().collect()
     }
 }

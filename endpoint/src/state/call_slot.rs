@@ -10,10 +10,10 @@ use protocol_core::dialect::Progress;
 /// The slot of an outbound call that has a handle.
 #[derive(Debug, Default)]
 pub(crate) struct CallSlot {
-    /// Unread updates. `None` before there are any: most calls have none.
+    /// Unread updates. `None` until the first one, since most calls have none.
     pub(crate) unread: Option<Box<Unread>>,
     pub(crate) stage: CallStage,
-    /// Progress wakes the waiting task, too.
+    /// `true` if each update wakes the task that awaits the call.
     pub(crate) wants_progress: bool,
     pub(crate) span: Span,
 }

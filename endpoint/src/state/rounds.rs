@@ -322,7 +322,7 @@ impl ServedCall {
 
     /// The sealer, the digest that a state is bound to, and the time.
     fn sealing(&self) -> Option<(RoundSetup, Digest, Duration)> {
-        let (request, now) = (self.rounds_of()?, self.shared.runtime().unix_time()?);
+        let (request, now) = (self.request_of_rounds()?, self.shared.runtime().unix_time()?);
         let setup = self.shared.with_state(|state| state.round_setup.clone())?;
         let principal = self.extensions.get::<Principal>().map(Principal::as_str);
         let bound = bound_to(&setup.service, &setup.version, request, principal);

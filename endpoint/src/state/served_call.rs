@@ -32,15 +32,15 @@ pub(crate) struct ServedCall {
     pub(crate) id: InboundId,
     /// The sampling depth of the call. A retry can raise it before its handler starts.
     depth: AtomicU8,
-    /// Present if its caller is asked in rounds.
+    /// `None` if its caller is not asked in rounds.
     in_rounds: Option<AsksInRounds>,
-    /// Its request ends or has ended with a round.
+    /// `true` if its request ends or has ended with a round.
     ended_in_round: AtomicBool,
-    /// Its handler blocks a thread, so that it cannot be dropped and run again.
+    /// `true` if its handler blocks a thread, so that the handler cannot be dropped and run again.
     is_blocking: AtomicBool,
     /// The number of its progress updates, log records and checkpoints, if its caller is asked in rounds.
     reports: AtomicU32,
-    /// The caller asked for progress.
+    /// `true` if its caller asked for progress.
     pub(crate) observed: bool,
     /// The values that the transport attached to the frame of its request.
     pub(crate) extensions: Extensions,
@@ -106,7 +106,7 @@ impl ServedCall {
         reported.inspect_err(|error| diagnose::progress_refused(self, *error))
     }
 
-    /// Stores a checkpoint. `None` is a value that cannot be serialized.
+    /// Stores a checkpoint. `None` stands for a value that cannot be serialized.
     pub(crate) fn checkpoint(&self, partial: Option<Json>) -> Result<(), CheckpointError> {
         let taken = self.shared.verb(|state, now, _| {
             let taken = match partial {
@@ -132,7 +132,7 @@ impl ServedCall {
         })
     }
 
-    /// Sends a log record. `None` is data that cannot be serialized.
+    /// Sends a log record. `None` stands for a record whose data cannot be serialized.
     pub(crate) fn log(&self, record: Option<LogRecord>) {
         let Some(record) = record else {
             self.shared.with_state(|state| state.counters.values_refused = state.counters.values_refused.saturating_add(1));
@@ -209,7 +209,7 @@ impl ServedCall {
             (sent, ended)
         });
         let Some(unused) = ended else { return };
-        // Wakes the tasks that wait. If the waker of the driver panics, unwinding drops this, too.
+        // The drop wakes the tasks that wait. If the waker of the driver panics in the verb above, unwinding drops `unused` as well.
         drop(unused);
         diagnose::settled(self, answered, sent);
     }
@@ -272,7 +272,7 @@ impl ServedCall {
     }
 
     /// The request that a state is bound to, if its caller is asked in rounds.
-    pub(super) fn rounds_of(&self) -> Option<&Request> {
+    pub(super) fn request_of_rounds(&self) -> Option<&Request> {
         self.in_rounds.as_ref().map(|in_rounds| &in_rounds.request)
     }
 
@@ -451,6 +451,7 @@ impl Future for CancelledWait {
                     // Cancelled since the check above.
                     Some(_) if served.is_cancelled() => false,
                     Some(waits) => waits.get_or_insert_default().on_cancel.park(&mut this.waiter, cx.waker(), &mut spare),
+                    // The call has ended, so the wait never resolves.
                     None => true,
                 }
             });
@@ -490,6 +491,7 @@ impl Future for AlarmWait {
         let this = self.get_mut();
         let mut spare: Option<Waker> = None;
         loop {
+            // `Ok` has the result of `park`, `Err` that of the wait.
             let parked = this.shared.verb(|state, now, _| {
                 if state.driver_gone {
                     return Err(false);
@@ -521,7 +523,7 @@ impl Drop for AlarmWait {
     }
 }
 
-/// Waits for the answer to an input request. Dropping it before the answer was read cancels the request.
+/// Waits for the answer to an input request. Dropping it before the answer was read cancels the input request.
 pub(crate) struct AnswerWait {
     served: Arc<ServedCall>,
     key: InputKey,
@@ -542,6 +544,7 @@ impl Future for AnswerWait {
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let mut spare = None;
         loop {
+            // `Ok` has the result of `park`; `Err` the slot with the answer, or `None` if there will be none.
             let parked = self.served.shared.with_state(|state| {
                 let (inputs, at) = self.find(state).ok_or(None)?;
                 let (_, input) = inputs.get_mut(at).ok_or(None)?;
@@ -586,7 +589,7 @@ pub(crate) mod polls {
         static POLLS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts one poll of a handler.
+    /// Counts one poll of a handler. The drop of its future counts as one, too.
     pub(super) fn note() {
         POLLS.with(|polls| polls.set(polls.get().wrapping_add(1)));
     }

@@ -76,8 +76,9 @@ impl<'a> Members<'a> {
         self.at
     }
 
-    /// Skips `written`, which is one or more members with the separators before them, if the text continues with exactly these bytes. The
-    /// last value in `written` must be a string or a container, since a longer number may begin like a shorter one.
+    /// Skips `written`, which is one or more members with the separators before them, if the text continues with exactly these bytes.
+    /// Returns `true` if it was skipped. The last value in `written` must be a string or a container, since a longer number may begin like
+    /// a shorter one.
     pub(crate) fn skip_written(&mut self, written: &[u8]) -> bool {
         let continues = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(written));
         if continues {
@@ -147,6 +148,7 @@ impl<'a> Walk<'a> {
     /// Moves before the next element, and returns `true`. If there are no more elements, returns `false`, and moves after the array.
     pub fn next_element(&mut self) -> bool {
         self.at = skip_separators(self.text, self.at);
+        // The byte after the end of the text counts as 0.
         let has_ended = matches!(byte(self.text, self.at), b']' | 0);
         if has_ended {
             self.at = next(self.at);
@@ -397,8 +399,8 @@ fn count(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
 }
 
-/// The value of four to eight digits, of which `first` has the first four and `last` the last four. The digits are computed together in one
-/// word.
+/// The value of four to eight digits, of which `first` has the first four and `last` the last four. All digits are converted together, in
+/// one word.
 #[inline]
 fn few_digits(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
     // The last digit is the highest byte of `ones`. The bytes below the first digit are zero.

@@ -7,9 +7,9 @@ use crate::dialect::{CutShort, Notice, SubscriptionFilter};
 use crate::time::Instant;
 
 impl Session {
-    /// Accepts a subscription ([`crate::Request::Listen`]) for those of its kinds that are in `offered`. Sends the acknowledgement to the
-    /// caller, and from now on the notices that are [published](Self::publish). To end the subscription, call [`respond`](Self::respond)
-    /// with [`crate::Reply::Done`]. The caller ends it with a cancel ([`crate::Event::Cancelled`]).
+    /// Accepts a subscription ([`crate::Request::Listen`]) for those of its kinds of notices that are in `offered`. Sends the
+    /// acknowledgement to the caller, and from now on the notices that are [published](Self::publish). To end the subscription, call
+    /// [`respond`](Self::respond) with [`crate::Reply::Done`]. The caller ends it with a cancel ([`crate::Event::Cancelled`]).
     ///
     /// # Errors
     /// [`NotLive`] if the call `id` is over, is not a subscription, or was accepted before.
@@ -31,6 +31,7 @@ impl Session {
             let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { continue };
             if inbound.publish(notice) {
                 reached = reached.saturating_add(1);
+                // `is_first` has no effect on notices.
                 self.flush(id, false);
             }
         }
@@ -46,7 +47,7 @@ impl Session {
         inbound.flush_notices(id, self.now, &mut self.outbox, &mut self.progress_queue)
     }
 
-    /// Ends every subscription with a result, since the session is ending.
+    /// Ends every subscription with a result, since the session closes.
     pub(super) fn end_subscriptions(&mut self, why: &CancelReason) {
         for id in self.inbound_calls.ids() {
             if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.op().is_subscription()) {

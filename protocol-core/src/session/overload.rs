@@ -27,7 +27,7 @@ impl Overload {
         self.armed.is_some()
     }
 
-    /// Restarts the time if `is_overrun` is `true`: the limit is reached. Otherwise stops the time.
+    /// Restarts the time if `is_overrun`, that is, if the limit is reached. Otherwise stops the time.
     pub(super) fn restart(&mut self, lane: Lane, is_overrun: bool, grace: Duration, now: Instant, timers: &mut Timers) {
         let grace = grace.max(Duration::from_millis(1));
         let at = is_overrun.then(|| now.saturating_add(grace)).filter(|at| *at > now);

@@ -28,12 +28,12 @@ pub(super) async fn run_blocking<T: Send + 'static>(runtime: &impl Runtime, job:
 
 struct Slot<T> {
     value: Option<T>,
-    /// `true` once the job was dropped.
+    /// `true` once the job has run, or was dropped without a run.
     is_over: bool,
     waker: Option<Waker>,
 }
 
-/// A part of the job. When the job is dropped, this wakes the task that waits for the result.
+/// A value in the closure of the job. Its drop, after the run of the job or without one, wakes the task that waits for the result.
 struct Filling<T>(Arc<Mutex<Slot<T>>>);
 
 impl<T> Drop for Filling<T> {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!         any frame that cannot be the whole response,
-//!         or nothing for `HttpTimeouts::keep_alive`
+//!         or no frame for `HttpTimeouts::keep_alive`
 //!   Waiting -----------------------------------------------------> Live --- frame: written, and kept for replay
 //!    |   |                                                         |  ^ |
 //!    |   |        the exchange is lost, or its response was ended  |  | |
@@ -186,7 +186,7 @@ impl Stream {
         Some(EventId::new(self.lane, number))
     }
 
-    /// The id of the first event of the stream, which has number 0 and no frame. Only a stream that primes its client has it.
+    /// The id of the event with the number 0. It has no frame, and is sent only to prime a client to resume the stream.
     pub(super) fn first_id(&self) -> EventId {
         EventId::new(self.lane, 0)
     }
