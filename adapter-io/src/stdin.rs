@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_are_returned_before_the_end_of_input() {
+    fn all_bytes_are_returned_before_the_end_of_input_and_an_interrupted_read_is_repeated() {
         let (mut stdin, sender, _) = stdin();
         for piece in ["one", "two", "three"] {
             sender.send(Ok(piece.into())).unwrap();

@@ -128,6 +128,7 @@ fn a_search_of_a_machine_with_infinitely_many_states_fails() {
     let bounds = Bounds { states: 50, depth: 1_000 };
     assert_eq!(explore(|| Counter(0), bounds), Err(Failure::TooMany { states: 50 }));
     let found = explore(|| Counter(0), Bounds { states: 50, depth: 10 }).expect("everything holds");
+    // After at most ten steps, the counter is from 0 to 20.
     assert!(found.cut > 0 && found.states == 21, "{found:?}");
 }
 
@@ -147,8 +148,8 @@ fn a_search_returns_the_fewest_steps_to_a_violation() {
             self.0.clone()
         }
     }
-    let failure = explore(|| CombinationLock(Vec::new()), Bounds::default()).expect_err("it opens");
-    assert_eq!(failure, Failure::Counterexample { what: "open".to_owned(), way: vec![1, 1, 0] });
+    let found = explore(|| CombinationLock(Vec::new()), Bounds::default()).expect_err("it opens");
+    assert_eq!(found, Failure::Counterexample { what: "open".to_owned(), way: vec![1, 1, 0] });
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn a_gateway_that_never_stops_sending_fails() {
 }
 
 #[test]
-fn a_crowd_whose_links_lose_everything_ends_and_can_be_finished() {
+fn the_clients_of_a_crowd_whose_links_lose_everything_time_out_and_the_crowd_can_be_finished() {
     let names = ["one", "other"];
     let clients = names.map(|name| with(client_config(), |config| config.identity.name = name.to_owned()));
     let mut crowd = Crowd::new(Session::new(server_config(), Instant::ZERO), clients, Ways::Lanes, 1);
@@ -258,7 +259,7 @@ fn a_loop_that_spins_fails() {
 }
 
 #[test]
-fn a_broken_session_in_a_loop_under_test_is_rejected() {
+fn a_broken_session_is_rejected_in_a_loop_under_test_and_alone() {
     let what = failure(|| {
         let mut far_end = FarEnd::new(client_config(), Faults::default(), 3);
         let broken = Broken::new(Session::new(server_config(), Instant::ZERO), Fault::Panics);

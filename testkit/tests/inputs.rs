@@ -22,7 +22,7 @@ mod strategies {
     fn every_kind_of_frame_is_generated() {
         let frames: Vec<_> =
             generated(&strategies::frame(), 2000).into_iter().map(|frame| Json::parse(frame).expect("JSON")).collect();
-        // Text that only frames of one kind contain, for each kind.
+        // For each kind of frame, text that only frames of this kind contain.
         for part in [
             r#""result":{}}"#,
             r#""error":{"#,
@@ -74,6 +74,7 @@ mod strategies {
             let now = world.now();
             world.end_mut(0).invoke(Invoke::call_tool("t", payload), now).expect("accepted");
             world.settle();
+            // The judge of the client compares the payload with that in the frame.
             prop_assert_eq!(world.coverage().of(Happening::Request), 1);
         }
 

@@ -43,32 +43,32 @@ fn poll<F: Future + ?Sized>(future: Pin<&mut F>, peer: &Peer, woken: &Arc<Atomic
 }
 
 /// Takes the lock when it is dropped.
-struct TouchesOnDrop(Context);
+struct HandlerLocksOnDrop(Context);
 
-impl Drop for TouchesOnDrop {
+impl Drop for HandlerLocksOnDrop {
     fn drop(&mut self) {
         let _ = self.0.try_progress(protocol_core::Progress::count(1, 2));
     }
 }
 
 /// A client that takes the endpoint's lock in its methods, and when a future that it has returned is dropped.
-struct Odd;
+struct LockingClient;
 
-impl Client for Odd {
+impl Client for LockingClient {
     fn capabilities(&self) -> Capabilities {
         let mut can = Capabilities::default();
         (can.sampling, can.elicitation) = (true, true);
         can
     }
     fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
-        struct Looks(InputContext);
-        impl Drop for Looks {
+        struct AnswerLocksOnDrop(InputContext);
+        impl Drop for AnswerLocksOnDrop {
             fn drop(&mut self) {
                 let _ = self.0.peer().stats();
             }
         }
         Box::pin(async move {
-            let _looks = Looks(asked);
+            let _locks = AnswerLocksOnDrop(asked);
             core::future::pending().await
         })
     }
@@ -86,7 +86,7 @@ fn no_waker_and_no_drop_of_the_application_runs_under_the_lock() {
     let tool = Tool::new("odd", move |context: Context, (): ()| {
         *inside.lock().unwrap() = Some(context.clone());
         async move {
-            let _held = TouchesOnDrop(context.clone());
+            let _locks = HandlerLocksOnDrop(context.clone());
             context.log(Level::Warning, "about to ask");
             assert!(!context.confirm("Sure?").await);
             let _ = context.sample(Sample::new("why?")).await;
@@ -94,7 +94,7 @@ fn no_waker_and_no_drop_of_the_application_runs_under_the_lock() {
         }
     });
     let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
-    let client = Endpoint::client(Arc::new(Odd), Config::mcp_client(Identity::new("odd", "1")), executor.runtime());
+    let client = Endpoint::client(Arc::new(LockingClient), Config::mcp_client(Identity::new("odd", "1")), executor.runtime());
     let (caller, callee) = (client.peer(), server.peer());
     connect(&executor, server, client);
 

@@ -21,7 +21,7 @@ use super::program;
 use tests::scratch::Scratch;
 use tests::until::{PATIENCE, until};
 
-/// The programs of one runtime.
+/// Makes the commands that start the programs of the runtime of these tests.
 pub(crate) struct Programs;
 
 impl Programs {
@@ -57,7 +57,7 @@ impl Program {
         Self { child, err }
     }
 
-    /// Starts a program whose stderr is not read.
+    /// Starts a program whose stderr has no reader, so that each write to it fails.
     pub(crate) fn with_unread_stderr(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("a program that starts");
         drop(child.stderr.take());
@@ -69,8 +69,8 @@ impl Program {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    /// Waits for the end of the program, which is noticed by the end of its stderr. If stderr is not read, the caller must have waited for
-    /// another stream to end.
+    /// Waits for the end of the program, which is noticed by the end of its stderr. If stderr has no reader, the caller must have waited
+    /// for another stream to end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         assert!(self.err.ends_within(PATIENCE), "it hangs: {}", self.err.seen());
         self.child.wait().expect("a child")
@@ -135,7 +135,7 @@ impl Lines {
         loop {
             match self.coming.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => seen.push(line),
-                Err(late) => return late == RecvTimeoutError::Disconnected,
+                Err(error) => return error == RecvTimeoutError::Disconnected,
             }
         }
     }
@@ -153,7 +153,7 @@ impl Lines {
     }
 }
 
-/// A home directory for one test, which is removed at its end.
+/// A home directory for one test, which is removed at the end of the test.
 pub(crate) struct Home(pub(crate) Scratch);
 
 impl Home {
@@ -199,6 +199,7 @@ impl Home {
         })
     }
 
+    /// Writes a manifest, and returns its path.
     pub(crate) fn put(&self, id: &str, manifest: &str) -> PathBuf {
         let path = self.instances().join(format!("{id}.json"));
         fs::write(&path, manifest).expect("a file");
@@ -272,14 +273,15 @@ impl Agent {
         agent
     }
 
+    /// Makes the handshake.
     pub(crate) fn greet(&mut self, capabilities: &Value) {
-        let hello = json!({
+        let params = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": capabilities,
             "clientInfo": { "name": "agent", "version": "1" },
         });
-        let welcome = self.ask("initialize", &hello);
-        assert_eq!(welcome["result"]["serverInfo"]["name"], "tesseron", "{welcome}");
+        let response = self.ask("initialize", &params);
+        assert_eq!(response["result"]["serverInfo"]["name"], "tesseron", "{response}");
         self.send_message(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
@@ -320,7 +322,7 @@ impl Agent {
         Mark(self.received.len())
     }
 
-    /// Waits for the first message from a position on for which `fits` is true. Returns the position of the message, too.
+    /// Waits for a message for which `fits` is true, at the position `from` or later. Returns the first one, with its position.
     pub(crate) fn wait(&mut self, Mark(from): Mark, what: &str, fits: impl Fn(&Value) -> bool) -> (usize, Value) {
         let mut at = from;
         loop {
@@ -395,8 +397,8 @@ impl Agent {
         tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
     }
 
-    /// Waits until a tool is listed, or until it is not if `listed` is `false`. The tools are listed again after each notification of a
-    /// change.
+    /// Waits until a tool is listed or, if `listed` is `false`, until it is not listed. The tools are listed again after each notification
+    /// of a change.
     pub(crate) fn until_listed(&mut self, mut from: Mark, tool: &str, listed: bool) {
         while self.tools().iter().any(|name| name == tool) != listed {
             let changed = |message: &Value| message["method"] == "notifications/tools/list_changed";
@@ -410,7 +412,7 @@ impl Agent {
         loop {
             match self.coming.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(message) => self.received.push(message),
-                Err(late) => return late == RecvTimeoutError::Disconnected,
+                Err(error) => return error == RecvTimeoutError::Disconnected,
             }
         }
     }
@@ -446,7 +448,7 @@ pub(crate) fn value(result: &Value) -> Value {
     serde_json::from_str(&text(result)).expect("JSON")
 }
 
-/// Waits until an audit file has `lines` lines, and returns them.
+/// Waits until an audit file has at least `lines` lines, and returns all of them.
 pub(crate) fn audit(path: &Path, lines: usize) -> Vec<Value> {
     until(&format!("{lines} lines in {}", path.display()), || {
         let written = fs::read_to_string(path).unwrap_or_default();
@@ -496,8 +498,8 @@ impl Relay {
 /// The processor time of a process, in ticks of 10 ms. `None` if the system does not provide it.
 pub(crate) fn processor_time(program: &Program) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", program.child.id())).ok()?;
-    // The name in brackets may contain any character. Of the fields after it, counted from 0, the 11th and 12th are the times in user mode
-    // and in system mode.
+    // The name in brackets may contain any character. Of the fields after it, counted from 0, 11 is the time in user mode, and 12 that in
+    // system mode.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }

@@ -1,4 +1,4 @@
-//! rmcp in the rows of the example `bench`, over its own transports.
+//! The SDK rmcp, over its own transports, in the rows of the example `bench`.
 
 mod program;
 mod rmcp_tools;

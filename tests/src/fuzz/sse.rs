@@ -9,7 +9,7 @@ use testkit::Rng;
 /// The items, each with the last event id after it, and the error at which the stream ended.
 type Read = (Vec<(Item, Option<String>)>, Option<DecodeError>);
 
-/// Byte 0: the limits on an event and on an id. Byte 1: the way in which the rest is split. The rest: the stream.
+/// Byte 0: the limits on an event and on an id. Byte 1: the seed of the random choices. The rest: the stream.
 pub fn sse(data: &[u8]) {
     let ([limit, seed], stream) = super::head(data);
     let mut limits = DecoderLimits::default();
@@ -17,6 +17,7 @@ pub fn sse(data: &[u8]) {
     limits.id_bytes = usize::from(limit % 32);
     let expected = reference_items(stream, limits);
     let mut rng = Rng::new(seed.into());
+    // The stream in one piece, in single bytes, and in random pieces.
     for way in 0..5 {
         let read = decode(stream, limits, |left| match way {
             0 => left,
@@ -62,7 +63,7 @@ fn lines(stream: &[u8]) -> (Vec<&[u8]>, usize) {
     (lines, rest.len())
 }
 
-/// A simple decoder, which has the whole stream.
+/// The items of a whole stream, by a second, simple decoder.
 fn reference_items(stream: &[u8], limits: DecoderLimits) -> Read {
     let mut items = Vec::new();
     let (mut name, mut data, mut id) = (String::new(), None::<Vec<u8>>, None::<String>);
@@ -116,7 +117,7 @@ fn reference_items(stream: &[u8], limits: DecoderLimits) -> Read {
     (items, is_too_long.then_some(DecodeError::EventTooLong))
 }
 
-/// The item for an event with this name and these data.
+/// The item for an event with this name and these data. The event is decoded, since its type cannot be constructed outside of its crate.
 fn event(name: &str, data: Vec<u8>) -> Item {
     let mut decoder = Decoder::new(DecoderLimits::default());
     decoder.feed("data\n\n".into());
@@ -125,7 +126,7 @@ fn event(name: &str, data: Vec<u8>) -> Item {
     Item::Event(event)
 }
 
-/// Checks that frames which were encoded are decoded again, with line feeds as line ends.
+/// Checks that frames are the same after they were encoded and decoded, except that all line ends have become line feeds.
 fn encode(stream: &[u8], rng: &mut Rng) {
     let Ok(text) = core::str::from_utf8(stream) else { return };
     let frames: Vec<_> = text.split('\0').collect();

@@ -9,18 +9,18 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, initialize, json, notification};
 use testkit::{Pair, Scripted};
 
-/// Frames as an adapter passes them: parts of one read buffer.
+/// Progress notifications, as an adapter passes frames: as parts of one read buffer.
 fn frames(count: u64) -> Vec<bytes::Bytes> {
     let mut buffer = BytesMut::new();
-    let mut ends = Vec::new();
+    let mut lengths = Vec::new();
     for value in 1..=count {
         let text = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":2,"progress":{value},"total":1000,"message":"step"}}}}"#
         );
         buffer.extend_from_slice(text.as_bytes());
-        ends.push(text.len());
+        lengths.push(text.len());
     }
-    ends.into_iter().map(|length| buffer.split_to(length).freeze()).collect()
+    lengths.into_iter().map(|length| buffer.split_to(length).freeze()).collect()
 }
 
 #[test]
@@ -83,12 +83,13 @@ fn a_round_trip_without_a_handshake_makes_at_most_one_allocation_more() {
 #[test]
 fn a_session_that_serves_one_request_makes_at_most_eight_allocations_beyond_its_frames() {
     let config = Arc::new(server_config());
+    // The call has no progress token.
     let frames = [initialize(0, "2025-11-25", "{}"), notification("notifications/initialized", "{}"), call_tool(1, false)];
-    let [hello, ready, request] = frames.map(bytes::Bytes::from);
+    let [handshake, confirmation, request] = frames.map(bytes::Bytes::from);
     let mut session = None;
     let made = allocation_counter::measure(|| session = Some(Session::new(Arc::clone(&config), Instant::ZERO)));
     let mut session = session.unwrap();
-    for frame in [hello, ready] {
+    for frame in [handshake, confirmation] {
         session.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
     }
     while session.poll_event().is_some() || session.poll_transmit().is_some() {}

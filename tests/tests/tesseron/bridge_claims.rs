@@ -9,6 +9,7 @@ use testkit::scripted::{cancelled, initialize, notification, request};
 use tests::bridge::{ACTIONS, EPOCH_MS, RESOURCES, Rig, bound, call_tool, config, credentials, hello, manifest, resume, value};
 
 const CLAIM: &str = "tesseron__claim_session";
+/// The tools of the gateway itself.
 const META: [&str; 5] =
     [CLAIM, "tesseron__list_actions", "tesseron__invoke_action", "tesseron__read_resource", "tesseron__list_pending_claims"];
 
@@ -61,8 +62,8 @@ fn item_34_a_code_is_accepted_in_upper_and_lower_case_and_the_app_is_notified_on
     let mut rig = Rig::new();
     let app = rig.greet("ledger");
     let code = rig.apps[app].code.clone().unwrap();
-    for (id, answer) in [(1, code.to_lowercase()), (2, code.clone()), (3, code.to_uppercase())] {
-        claim_by_code(&mut rig, id, &answer);
+    for (id, typed) in [(1, code.to_lowercase()), (2, code.clone()), (3, code.to_uppercase())] {
+        claim_by_code(&mut rig, id, &typed);
         let (text, failed) = tests::bridge::text_of(&rig.response(id)["result"]);
         assert!(!failed && text.contains("ledger__t") && text.contains("tesseron://ledger/balance"), "{text}");
     }
@@ -109,10 +110,10 @@ fn the_app_is_notified_of_the_time_of_its_claim_by_the_wall_clock() {
 fn a_text_that_is_no_code_is_refused_without_looking_for_an_app() {
     let mut rig = Rig::new();
     rig.greet("ledger");
-    for (id, answer) in ["", " ", "../../etc/passwd", "a/b", "A B", "%41", "\u{e4}"].into_iter().enumerate() {
-        claim_by_code(&mut rig, id as u64, answer);
+    for (id, typed) in ["", " ", "../../etc/passwd", "a/b", "A B", "%41", "\u{e4}"].into_iter().enumerate() {
+        claim_by_code(&mut rig, id as u64, typed);
         let (text, failed) = tests::bridge::text_of(&rig.response(id as u64)["result"]);
-        assert!(failed && !text.is_empty(), "{answer:?}");
+        assert!(failed && !text.is_empty(), "{typed:?}");
     }
     claim_by_code(&mut rig, 10, &"x".repeat(65));
     assert!(tests::bridge::text_of(&rig.response(10)["result"]).1);
@@ -389,6 +390,7 @@ fn item_108_a_session_can_be_resumed_only_within_resume_ttl_and_if_sessions_are_
     let again = rig.lose(app).dial();
     rig.app(again, &resume("ledger", &session, &token));
     assert_eq!(rig.app_response(again, 1)["error"]["code"], -32011);
+    // Moving the clock checks that no deadline is left in the past.
     rig.at(1_000_000);
 }
 
@@ -492,8 +494,8 @@ fn of_several_apps_with_one_id_only_the_newest_open_one_is_listed_and_called() {
 
 #[test]
 fn item_121_of_two_apps_with_one_id_the_newer_is_not_called_while_it_closes() {
-    type Go = fn(&mut Rig, usize);
-    let ways: [(&str, Go); 3] = [
+    type BeginClosing = fn(&mut Rig, usize);
+    let ways: [(&str, BeginClosing); 3] = [
         ("the app has ended its side", |rig, app| {
             rig.end(rig.leg(app), TransportEnd::Eof);
         }),
@@ -507,14 +509,14 @@ fn item_121_of_two_apps_with_one_id_the_newer_is_not_called_while_it_closes() {
             rig.deliver();
         }),
     ];
-    for (name, go) in ways {
+    for (name, begin_closing) in ways {
         let mut rig = Rig::new();
         let (older, newer) = (rig.join("ledger"), rig.join("ledger"));
         // A queued frame that the app does not read keeps the leg open.
         rig.call(1, "ledger__t");
         rig.invoked(newer);
         rig.stall(rig.leg(newer)).agent(&cancelled(1));
-        go(&mut rig, newer);
+        begin_closing(&mut rig, newer);
         rig.drop_received().call(2, "ledger__t");
         assert_eq!(rig.all_invoked(older).len(), 1, "{name}");
     }
@@ -640,9 +642,9 @@ fn pending_claims_of_connected_and_announced_apps_are_listed_newest_first() {
     let ids: Vec<_> = claims.iter().map(|claim| claim["app_id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["second", "third", "first"]);
     assert_eq!(claims[0]["code"], json!(rig.apps[second].code));
-    let [minted, third] = [&claims[2], &claims[1]].map(|claim| claim.as_object().unwrap());
+    let [first_claim, third_claim] = [&claims[2], &claims[1]].map(|claim| claim.as_object().unwrap());
     let code = rig.apps[first].code.clone().unwrap();
-    // The members and the texts of the reference (`docs/protocols/tesseron.md`, "The gateway as an MCP server").
+    // The members and the texts of the reference implementation (`docs/protocols/tesseron.md`, "The gateway as an MCP server").
     let of_gateway = json!({
         "code": code, "app_id": "first", "app_name": "FIRST", "minted_at": EPOCH_MS, "minted_at_iso": "2026-11-21T11:11:02.592Z",
         "source": "gateway-minted",
@@ -652,7 +654,7 @@ fn pending_claims_of_connected_and_announced_apps_are_listed_newest_first() {
         "minted_at_iso": "2026-11-21T11:11:03.092Z", "source": "host-minted", "instance_id": "i-3", "expires_at": EPOCH_MS + 600_500,
         "expires_at_iso": "2026-11-21T11:21:03.092Z",
     });
-    assert_eq!((minted, third), (of_gateway.as_object().unwrap(), of_host.as_object().unwrap()));
+    assert_eq!((first_claim, third_claim), (of_gateway.as_object().unwrap(), of_host.as_object().unwrap()));
     assert!(answer["next_step"].as_str().unwrap().contains(CLAIM));
     rig.claim(first);
     let answer = value(&rig.call_text(3, "tesseron__list_pending_claims", "{}").0);
@@ -718,7 +720,7 @@ fn the_descriptions_of_the_gateways_own_tools_name_the_next_step() {
 }
 
 #[test]
-fn the_number_of_unclaimed_apps_is_bounded() {
+fn the_numbers_of_channels_and_of_unclaimed_apps_are_bounded() {
     let mut config = config();
     config.registry.max_pending = 2;
     config.registry.max_channels = 3;

@@ -7,7 +7,7 @@ use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
 use testkit::scripted::{cancelled, notification, request};
 use tests::bridge::{ACTIONS, Invoked, RESOURCES, Rig, answered, call_tool, config, credentials, hello, resume, sampled, value};
 
-/// A bridge with the apps `good` and `bad`, whose calls 1 and 2 are running.
+/// A bridge with the apps `good` and `bad`. Call 1 runs at `good`, and call 2 at `bad`.
 struct TwoApps {
     rig: Rig,
     good: usize,
@@ -29,7 +29,8 @@ impl TwoApps {
         Self { rig, good, bad, good_call, bad_call }
     }
 
-    /// The apps at a bridge with a small output queue for the agent, which a small flood fills.
+    /// The apps at a bridge with a small output queue for the agent, which a small flood fills: 16 KiB. A frame that is added when there is
+    /// still room may exceed this limit; the tests allow 1 KiB for it.
     fn narrow() -> Self {
         let mut config = config();
         config.agent_limits.output_bytes = 16 << 10;
@@ -206,6 +207,7 @@ fn an_app_that_reads_nothing_fills_only_the_queue_of_its_own_leg() {
 
 #[test]
 fn each_call_of_an_app_that_leaves_or_is_closed_fails_once() {
+    // The end of the app's transport, or `None` if the bridge closes the app: at once or gracefully.
     for (how, graceful) in [(Some(TransportEnd::Failed), false), (Some(TransportEnd::Eof), false), (None, false), (None, true)] {
         let mut both = TwoApps::new();
         let TwoApps { rig, bad, .. } = &mut both;
@@ -243,6 +245,7 @@ fn an_app_that_is_closed_gracefully_ends_its_running_calls_and_starts_no_new_one
     let how = Close::Graceful { grace: std::time::Duration::from_secs(5) };
     rig.bridge.close_app(rig.apps[*bad].channel, how, rig.now);
     rig.deliver().later(3_000);
+    // A new call fails.
     assert!(rig.call_text(9, "bad__t", "{}").1);
     rig.app(*bad, &bad_call.progress(r#","percent":80"#)).app(*bad, &bad_call.output("\"done\""));
     assert_eq!(rig.response(2)["result"]["content"][0]["text"], "done");
@@ -304,7 +307,7 @@ fn no_leg_is_read_while_as_many_events_as_the_limit_are_unpolled() {
 }
 
 #[test]
-fn the_actions_of_one_app_cannot_make_the_list_of_tools_too_long() {
+fn apps_with_long_actions_do_not_keep_the_tools_of_other_apps_off_the_list() {
     let mut config = config();
     config.agent_limits.frame_bytes = 64 << 10;
     let mut rig = Rig::with(config);
@@ -328,6 +331,7 @@ fn an_app_with_more_actions_than_fit_the_list_of_tools_is_omitted_from_the_list(
         rig.bridge.handle_frame(Leg::Agent, list, rig.now).unwrap();
     });
     assert!(counted.bytes_max < 1 << 20, "{counted:?}");
+    // The five tools of the bridge itself, and the one of `good`.
     assert_eq!(rig.deliver().response(5)["result"]["tools"].as_array().map(Vec::len), Some(6));
 }
 

@@ -130,14 +130,14 @@ fn a_read_ends_when_the_agent_cancels_it_or_the_app_disconnects() {
 #[test]
 fn the_agent_is_notified_of_updates_by_uri_until_it_unsubscribes() {
     let (mut rig, app) = rig();
-    let name = subscribed(&mut rig, app, 1);
-    rig.app(app, &updated(&name, r#"{"cents":1}"#));
+    let subscription = subscribed(&mut rig, app, 1);
+    rig.app(app, &updated(&subscription, r#"{"cents":1}"#));
     assert_eq!(rig.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
     rig.agent(&unsubscribe(2, URI));
     let (asked, params) = rig.app_request(app, "resources/unsubscribe");
-    assert_eq!(params, json!({"subscriptionId": name}));
+    assert_eq!(params, json!({"subscriptionId": subscription}));
     assert_eq!(rig.response(2)["result"], json!({}), "the response does not wait for the app");
-    rig.app(app, &answered(&asked, "null")).app(app, &updated(&name, "2"));
+    rig.app(app, &answered(&asked, "null")).app(app, &updated(&subscription, "2"));
     assert!(rig.agent_received().is_empty());
     rig.assert_idle();
 }
@@ -208,7 +208,7 @@ fn the_response_to_an_earlier_subscribe_does_not_settle_a_later_one() {
 }
 
 #[test]
-fn a_subscribe_that_the_agent_cancels_leaves_no_subscription_at_the_app() {
+fn after_a_subscribe_that_the_agent_has_cancelled_the_agent_is_not_notified_of_updates() {
     let (mut rig, app) = rig();
     rig.agent(&subscribe(1, URI));
     let (asked, params) = rig.app_request(app, "resources/subscribe");
@@ -226,7 +226,7 @@ fn unsubscribing_without_a_subscription_succeeds() {
 }
 
 #[test]
-fn an_unsubscribe_during_a_subscribe_is_answered_at_once_as_is_the_subscribe() {
+fn an_unsubscribe_and_the_subscribe_that_is_still_open_are_both_answered_immediately() {
     let (mut rig, app) = rig();
     rig.agent(&subscribe(1, URI)).agent(&unsubscribe(2, URI));
     let received: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["id"].clone()).collect();
@@ -239,17 +239,17 @@ fn an_unsubscribe_during_a_subscribe_is_answered_at_once_as_is_the_subscribe() {
 fn subscriptions_of_an_app_end_with_it_and_those_of_others_go_on() {
     let mut rig = Rig::new();
     let (gone, other) = (rig.join("gone"), rig.join("ledger"));
-    let name = subscribed(&mut rig, other, 1);
+    let subscription = subscribed(&mut rig, other, 1);
     rig.agent(&subscribe(2, "tesseron://gone/balance"));
     rig.end(rig.leg(gone), TransportEnd::Eof);
     assert!(rig.response(2).get("error").is_some(), "the open subscribe fails");
-    rig.drop_received().app(other, &updated(&name, "1"));
+    rig.drop_received().app(other, &updated(&subscription, "1"));
     assert_eq!(rig.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
 }
 
 // ---- After a resume ----
 
-/// A claimed app that can resume. Like an app of the reference, it forgets its subscriptions when its channel ends.
+/// A claimed app that can resume. Like an app of the reference implementation, it forgets its subscriptions when its channel ends.
 struct Resumable {
     app: usize,
     session: String,
@@ -289,30 +289,31 @@ fn notified_updates(rig: &mut Rig) -> Vec<Value> {
     rig.notifications("notifications/resources/updated")
 }
 
-/// In the reference, an app that resumes has no subscriptions and the gateway does not subscribe again, so the agent gets no more updates.
+/// In the reference implementation, an app that resumes has no subscriptions and the gateway does not subscribe again, so the agent gets no
+/// more updates.
 #[test]
 fn after_a_resume_a_subscription_is_renewed() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
-    let name = subscribed(&mut rig, ledger.app, 1);
+    let subscription = subscribed(&mut rig, ledger.app, 1);
     for _ in 0..3 {
         rig.lose(ledger.app).drop_received();
         let received = ledger.come_back(&mut rig);
         let (asked, again) = only(&received, "resources/subscribe");
         assert_eq!(
             (&again, &received[0]["params"]["name"]),
-            (&name, &json!("balance")),
+            (&subscription, &json!("balance")),
             "an app that has kept the subscription gets no second one"
         );
         rig.drop_received().app(ledger.app, &answered(&asked, "null"));
         assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})], "an update in the meantime would have been missed");
-        rig.app(ledger.app, &updated(&name, "1"));
+        rig.app(ledger.app, &updated(&subscription, "1"));
         assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
     }
     rig.agent(&unsubscribe(2, URI));
     let (_, params) = rig.app_request(ledger.app, "resources/unsubscribe");
-    assert_eq!(params["subscriptionId"], name);
-    rig.app(ledger.app, &updated(&name, "2"));
+    assert_eq!(params["subscriptionId"], subscription);
+    rig.app(ledger.app, &updated(&subscription, "2"));
     assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
 }
 
@@ -320,16 +321,16 @@ fn after_a_resume_a_subscription_is_renewed() {
 fn an_app_that_resumes_while_its_old_channel_still_seems_open_is_subscribed_again() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
-    let name = subscribed(&mut rig, ledger.app, 1);
+    let subscription = subscribed(&mut rig, ledger.app, 1);
     // A queued frame that the app does not read keeps the old leg open.
     let (old, leg) = (ledger.app, rig.leg(ledger.app));
     rig.call(2, "ledger__t").stall(leg).agent(&cancelled(2));
     let (asked, _) = only(&ledger.come_back(&mut rig), "resources/subscribe");
     rig.app(ledger.app, &answered(&asked, "null")).drop_received();
     // Later frames of the old channel and its end have no effect.
-    rig.resume(leg).app(old, &updated(&name, "0")).lose(old);
+    rig.resume(leg).app(old, &updated(&subscription, "0")).lose(old);
     assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
-    rig.app(ledger.app, &updated(&name, "1"));
+    rig.app(ledger.app, &updated(&subscription, "1"));
     assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
 }
 
@@ -347,19 +348,19 @@ fn an_app_that_is_claimed_again_in_its_session_is_subscribed_again_after_the_cla
     };
     let app = dial(&mut rig, 1, "PQ7N-4D");
     rig.drop_received();
-    let name = subscribed(&mut rig, app, 2);
+    let subscription = subscribed(&mut rig, app, 2);
     rig.lose(app).drop_received();
     let again = dial(&mut rig, 3, "NEW-CODE");
     let received: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
     assert_eq!(received[1]["method"], "tesseron/claimed");
-    assert_eq!(only(&received[2..], "resources/subscribe").1, name);
+    assert_eq!(only(&received[2..], "resources/subscribe").1, subscription);
 }
 
 #[test]
 fn while_an_app_is_away_subscribe_and_unsubscribe_succeed_and_take_effect_at_its_resume() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
-    let name = subscribed(&mut rig, ledger.app, 1);
+    let subscription = subscribed(&mut rig, ledger.app, 1);
     rig.lose(ledger.app).drop_received();
     rig.agent(&subscribe(2, URI));
     assert_eq!(rig.response(2)["result"], json!({}));
@@ -367,25 +368,25 @@ fn while_an_app_is_away_subscribe_and_unsubscribe_succeed_and_take_effect_at_its
     assert_eq!(rig.response(3)["result"], json!({}));
     // The bridge sends the unsubscribe, since the app may have kept the subscription.
     let (asked, of) = only(&ledger.come_back(&mut rig), "resources/unsubscribe");
-    assert_eq!(of, name);
+    assert_eq!(of, subscription);
     rig.app(ledger.app, &answered(&asked, "null"));
     assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
     rig.lose(ledger.app);
     assert_eq!(ledger.come_back(&mut rig), Vec::<Value>::new(), "there is nothing to renew");
     // After an unsubscribe and a new subscribe the subscription is renewed.
-    let name = subscribed(&mut rig, ledger.app, 4);
+    let subscription = subscribed(&mut rig, ledger.app, 4);
     rig.lose(ledger.app).agent(&unsubscribe(5, URI)).agent(&subscribe(6, URI)).drop_received();
-    assert_eq!(only(&ledger.come_back(&mut rig), "resources/subscribe").1, name);
+    assert_eq!(only(&ledger.come_back(&mut rig), "resources/subscribe").1, subscription);
 }
 
 #[test]
 fn an_app_that_leaves_before_it_has_accepted_a_renewal_gets_another_one() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
-    let name = subscribed(&mut rig, ledger.app, 1);
+    let subscription = subscribed(&mut rig, ledger.app, 1);
     for _ in 0..3 {
         rig.lose(ledger.app).drop_received();
-        assert_eq!(only(&ledger.come_back(&mut rig), "resources/subscribe").1, name);
+        assert_eq!(only(&ledger.come_back(&mut rig), "resources/subscribe").1, subscription);
         assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
     }
     rig.lose(ledger.app);
@@ -397,12 +398,12 @@ fn an_app_that_leaves_before_it_has_accepted_a_renewal_gets_another_one() {
 fn an_app_that_refuses_a_renewal_is_not_subscribed_and_the_agent_is_notified_once() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
-    let name = subscribed(&mut rig, ledger.app, 1);
+    let subscription = subscribed(&mut rig, ledger.app, 1);
     rig.lose(ledger.app).drop_received();
     let (asked, _) = only(&ledger.come_back(&mut rig), "resources/subscribe");
     rig.drop_received().app(ledger.app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
     assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})], "the agent is notified, so that it reads the resource once");
-    rig.app(ledger.app, &updated(&name, "1"));
+    rig.app(ledger.app, &updated(&subscription, "1"));
     assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
     subscribed(&mut rig, ledger.app, 2);
 }
@@ -420,15 +421,15 @@ fn a_subscribe_that_the_app_has_not_answered_fails_when_the_channel_ends() {
 fn a_subscribe_goes_to_the_new_session_of_an_app_and_not_to_its_absent_one() {
     let mut rig = Rig::new();
     let mut ledger = Resumable::join(&mut rig);
-    let name = subscribed(&mut rig, ledger.app, 1);
+    let subscription = subscribed(&mut rig, ledger.app, 1);
     rig.lose(ledger.app).drop_received();
     // The app has lost its token, so it has a new session.
     let other = rig.join("ledger");
     assert_eq!(rig.app_received(other), Vec::<String>::new());
-    let new = subscribed(&mut rig, other, 2);
-    assert_ne!(new, name);
+    let new_subscription = subscribed(&mut rig, other, 2);
+    assert_ne!(new_subscription, subscription);
     assert_eq!(ledger.come_back(&mut rig), Vec::<Value>::new(), "the agent is subscribed to the new session");
-    rig.drop_received().app(other, &updated(&new, "1"));
+    rig.drop_received().app(other, &updated(&new_subscription, "1"));
     assert_eq!(notified_updates(&mut rig).len(), 1);
 }
 
@@ -476,7 +477,7 @@ fn the_subscriptions_of_a_session_that_can_be_resumed_count_toward_the_limit() {
     assert!(rig.response(2).get("error").is_some());
 }
 
-/// Only a few are renewed at a time, so that there is room for calls of the agent.
+/// If all subscriptions were renewed at the same time, there would be no room for calls of the agent.
 #[test]
 fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
     const MANY: usize = 3000;
@@ -490,7 +491,7 @@ fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
     }
     rig.lose(ledger.app).drop_received();
     let mut asked = ledger.come_back(&mut rig);
-    let mut names = std::collections::BTreeSet::new();
+    let mut renewed = std::collections::BTreeSet::new();
     let mut called = false;
     while !asked.is_empty() {
         assert!(asked.len() <= 16, "{} at once", asked.len());
@@ -501,12 +502,12 @@ fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
             assert_eq!(rig.response(90_000)["result"]["content"][0]["text"], "1");
         }
         for frame in std::mem::take(&mut asked) {
-            assert!(names.insert(frame["params"]["subscriptionId"].to_string()), "each is renewed once");
+            assert!(renewed.insert(frame["params"]["subscriptionId"].to_string()), "each is renewed once");
             rig.app(ledger.app, &answered(&frame["id"], "null"));
         }
         asked.extend(rig.app_received(ledger.app).iter().map(|text| value(text)));
     }
-    assert_eq!(names.len(), MANY);
+    assert_eq!(renewed.len(), MANY);
     assert_eq!(notified_updates(&mut rig).len(), MANY);
     rig.assert_idle();
 }
@@ -553,7 +554,8 @@ fn renewals_pause_while_the_leg_of_the_app_is_full() {
     rig.lose(ledger.app).drop_received();
     let received = ledger.come_back(&mut rig);
     assert_eq!(received.len(), 2, "only as many as there is room for");
-    // The app does not read the refusals of its own requests. They fill the queue, so no renewal follows those that end.
+    // The app does not read the refusals of its own requests. They fill the queue, so the answers to the two renewals are not followed by
+    // more renewals yet.
     let leg = rig.leg(ledger.app);
     rig.stall(leg);
     for id in 0..4 {

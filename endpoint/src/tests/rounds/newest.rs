@@ -8,6 +8,7 @@ use super::*;
 struct Effects {
     /// The key of each run of the effect.
     keys: Arc<Mutex<Vec<String>>>,
+    /// The number of effects under way.
     under_way: Arc<AtomicUsize>,
     /// The maximum of `under_way` so far.
     most: Arc<AtomicUsize>,
@@ -16,13 +17,13 @@ struct Effects {
 }
 
 impl Effects {
-    /// The number of runs of the handler and of the effect, and the maximum number of effects under way at the same time.
-    fn seen(&self) -> (usize, usize, usize) {
+    /// The number of runs of the handler, that of the effect, and the maximum number of effects under way at the same time.
+    fn counts(&self) -> (usize, usize, usize) {
         (self.runs.load(Ordering::Relaxed), self.keys.lock().unwrap().len(), self.most.load(Ordering::Relaxed))
     }
 }
 
-/// A tool that asks, runs an effect of 3 s that notices no cancel, and asks again.
+/// A tool that asks, runs an effect of 3 s that a cancel does not end, and asks again.
 fn pays(effects: &Effects) -> Tool {
     let effects = effects.clone();
     Tool::new("t", move |context: Context, (): ()| {
@@ -72,7 +73,7 @@ fn differ(name: &str, method: &str, params: &Value) -> Option<Value> {
 }
 
 #[test]
-fn a_state_that_is_presented_again_cancels_the_run_under_way_and_begins_after_its_effect() {
+fn presenting_a_state_again_cancels_the_run_under_way_and_the_new_run_begins_after_its_effect() {
     for frozen_handlers in [0, 8] {
         let effects = Effects::default();
         let mut process = Process::keeping(plain(pays(&effects)), frozen_handlers);
@@ -80,11 +81,11 @@ fn a_state_that_is_presented_again_cancels_the_run_under_way_and_begins_after_it
         let frames = process.request(1, "tools/call", &params);
         let before = retry(&params, &frames, agree);
         assert_eq!(process.request(2, "tools/call", &before), [Value::Null; 0]);
-        let runs = effects.seen().0;
+        let runs = effects.counts().0;
         process.seconds(1);
         assert_eq!(process.request(3, "tools/call", &before), [Value::Null; 0]);
         process.seconds(1);
-        assert_eq!(effects.seen(), (runs, 1, 1), "nothing begins while the effect is under way");
+        assert_eq!(effects.counts(), (runs, 1, 1), "nothing begins while the effect is under way");
         let frames = process.seconds(1);
         let mut ended = ends(&frames);
         ended.sort_unstable();
@@ -96,12 +97,12 @@ fn a_state_that_is_presented_again_cancels_the_run_under_way_and_begins_after_it
         let round = frames.iter().find(|frame| frame["id"] == 3).cloned().unwrap();
         let frames = process.request(4, "tools/call", &retry(&params, &[round], agree));
         assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to before, payment 1, answer to after");
-        assert_eq!((effects.seen().1, process.serves()), (1, 0), "one effect");
+        assert_eq!((effects.counts().1, process.serves()), (1, 0), "one effect");
     }
 }
 
 #[test]
-fn of_many_presentations_at_once_the_last_one_goes_on_and_one_effect_runs() {
+fn of_many_requests_with_one_state_the_last_goes_on_and_the_effect_runs_once() {
     let effects = Effects::default();
     let mut process = Process::new(plain(pays(&effects)));
     let params = json!({"name": "t"});
@@ -111,11 +112,11 @@ fn of_many_presentations_at_once_the_last_one_goes_on_and_one_effect_runs() {
     let mut ended = ends(&frames);
     ended.sort_unstable();
     assert_eq!(ended, [(2, REPLACED), (3, REPLACED), (4, REPLACED), (5, REPLACED), (6, 0)]);
-    assert_eq!((effects.seen().1, effects.seen().2, process.serves()), (1, 1, 0));
+    assert_eq!((effects.counts().1, effects.counts().2, process.serves()), (1, 1, 0));
 }
 
 #[test]
-fn with_other_answers_the_effect_runs_again_with_its_key_but_never_at_the_same_time() {
+fn a_retry_with_other_answers_runs_the_effect_again_with_the_same_key_but_only_after_the_first_run() {
     let effects = Effects::default();
     let mut process = Process::new(plain(pays(&effects)));
     let params = json!({"name": "t"});
@@ -154,8 +155,8 @@ fn a_run_without_an_effect_under_way_is_replaced_at_once() {
 }
 
 #[test]
-fn a_run_that_is_cancelled_or_dropped_while_it_waits_for_an_effect_never_begins() {
-    for is_dropped in [false, true] {
+fn a_run_that_is_cancelled_while_it_waits_for_an_effect_never_begins_even_if_the_endpoint_is_dropped() {
+    for endpoint_is_dropped in [false, true] {
         let effects = Effects::default();
         let mut process = Process::new(plain(pays(&effects)));
         let params = json!({"name": "t"});
@@ -167,7 +168,7 @@ fn a_run_that_is_cancelled_or_dropped_while_it_waits_for_an_effect_never_begins(
         process.endpoint.handle_frame(cancel.into(), now).unwrap();
         let shared = Arc::downgrade(process.endpoint.shared());
         let mut frames = process.sent();
-        if is_dropped {
+        if endpoint_is_dropped {
             let Process { endpoint, executor } = process;
             drop(endpoint);
             executor.run_until_stalled();
@@ -178,12 +179,12 @@ fn a_run_that_is_cancelled_or_dropped_while_it_waits_for_an_effect_never_begins(
             assert_eq!(ends(&frames), [(2, REPLACED)]);
             assert_eq!(process.serves(), 0);
         }
-        assert_eq!(effects.seen().1, 1);
+        assert_eq!(effects.counts().1, 1);
     }
 }
 
 /// The newest request of a call replaces the others, even if its state is older: the handler that is frozen for the newer state is dropped.
-/// The newer state still opens.
+/// A later request with the newer state runs the handler again.
 #[test]
 fn an_older_state_drops_the_handler_that_is_frozen_for_a_newer_one() {
     let runs = Arc::new(AtomicUsize::new(0));

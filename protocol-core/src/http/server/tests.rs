@@ -40,18 +40,19 @@ impl Response {
     }
 }
 
-/// A server. Its sessions are real, or the test plays them.
+/// A server. The test passes its frames to real sessions ([`Bench::pump`]), or acts in place of the sessions.
 struct Bench {
     server: HttpServer,
     context: Context,
     now: Instant,
     real: BTreeMap<SessionKey, Session>,
-    /// The requests that real sessions returned.
+    /// The requests that the real sessions have returned as events.
     requests: Vec<(SessionKey, InboundId)>,
     /// The number of requests that were sent.
     sent: usize,
 }
 
+/// Header fields of a request. They replace the usual fields of the same names. The value `-` stands for no field of this name.
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
@@ -147,6 +148,7 @@ impl Bench {
         self.transmit(session, lane, RouteKind::Reply(ReplyKind::Result), frame);
     }
 
+    /// Sends a frame within a call.
     fn within(&mut self, (session, lane): (SessionKey, Lane), frame: &str) {
         self.transmit(session, lane, RouteKind::Within, frame);
     }
@@ -199,6 +201,7 @@ impl Bench {
         (id, self.accept(1))
     }
 
+    /// Sends a GET. `last` is the id of the last event that the client has received, if it resumes a stream.
     fn get(&mut self, session: &str, last: Option<&str>) -> HttpExchangeId {
         let mut fields = vec![("mcp-session-id", session)];
         fields.extend(last.map(|last| ("last-event-id", last)));
@@ -266,7 +269,8 @@ impl Bench {
         self.response(id)
     }
 
-    /// Posts a request without a handshake, with the headers that repeat parts of it. Returns the status and the code of the error.
+    /// Posts a request without a handshake, with the headers that repeat parts of it. Returns the status, which is 0 if there is
+    /// no response yet, and the code of the error.
     fn ask_modern(&mut self, fields: Fields<'_>, body: &str) -> (u16, Option<i64>) {
         let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
         let mut all: Vec<_> = usual.into_iter().filter(|(name, _)| !fields.iter().any(|(field, _)| field == name)).collect();
@@ -366,13 +370,15 @@ const ANY_SESSION: [Fault; 3] = [
     (|it| it.set("mcp-protocol-version", "x"), 400, "MCP-Protocol-Version"),
 ];
 
-/// Checks that a request with a fault, and perhaps with the next one of `faults`, is answered for the first fault and has no effect.
+/// Checks for each of `faults` that a request with this fault, alone or together with the next fault, is answered for this fault and has no
+/// effect. `sound` makes a request without a fault.
 #[track_caller]
 fn each_fault_comes_before_the_next(of: &str, sound: &dyn Fn(&mut Bench) -> Faulty, faults: &[Fault]) {
     for (at, (earlier, status, text)) in faults.iter().enumerate() {
         for later in [None, faults.get(at + 1)] {
             let mut bench = Bench::with(|config| config.limits.body_bytes = 2000);
             let mut request = sound(&mut bench);
+            // The earlier fault is made last, so that the later one does not undo it.
             if let Some((later, ..)) = later {
                 later(&mut request);
             }
@@ -460,6 +466,7 @@ fn of_two_faults_in_one_request_the_one_that_is_checked_first_is_answered() {
         let session = [("accept", "text/event-stream"), ("mcp-session-id", &*opened(bench))];
         faulty(Method::Get, with_origin(&session), "")
     };
+    // The faults of a POST that are not about its body.
     let get: [Fault; 2] = [ANY_POST[1], ANY_POST[2]];
     let stopping: [Fault; 1] = [(|it| it.is_stopping = true, 503, "stopping")];
     each_fault_comes_before_the_next("GET", &sound, &[&ANY_REQUEST[..], &get, &ANY_SESSION, &stopping].concat());
@@ -468,8 +475,8 @@ fn of_two_faults_in_one_request_the_one_that_is_checked_first_is_answered() {
         &|bench| Faulty { method: Method::Delete, ..sound(bench) },
         &[&ANY_REQUEST[..], &ANY_POST[2..3], &ANY_SESSION].concat(),
     );
-    let unknown: [Fault; 2] = [(|it| it.method = Method::Other, 405, "-32"), ANY_POST[2]];
-    each_fault_comes_before_the_next("another method", &sound, &[&ANY_REQUEST[..], &unknown].concat());
+    let other_method: [Fault; 2] = [(|it| it.method = Method::Other, 405, "-32"), ANY_POST[2]];
+    each_fault_comes_before_the_next("another method", &sound, &[&ANY_REQUEST[..], &other_method].concat());
 }
 
 #[test]
@@ -503,7 +510,7 @@ fn a_body_is_needed_only_if_the_head_passes_its_checks() {
 }
 
 #[test]
-fn a_method_that_is_not_served_is_refused_with_405_and_the_methods_that_are() {
+fn a_method_that_is_not_served_is_refused_with_405_and_a_list_of_those_that_are() {
     for (era, method, allowed) in [
         (mcp::Era::Auto, Method::Other, "GET, POST, DELETE"),
         (mcp::Era::Legacy, Method::Other, "GET, POST, DELETE"),
@@ -519,7 +526,7 @@ fn a_method_that_is_not_served_is_refused_with_405_and_the_methods_that_are() {
 }
 
 #[test]
-fn the_error_for_a_body_that_is_not_json_has_the_id_null_and_in_the_modern_era_no_id() {
+fn an_error_for_a_body_without_an_id_has_the_id_null_or_in_the_modern_era_no_id() {
     let mut bench = Bench::new();
     let id = bench.post(&[], "\u{feff}{}x");
     let (status, body) = bench.complete(id);
@@ -532,7 +539,7 @@ fn the_error_for_a_body_that_is_not_json_has_the_id_null_and_in_the_modern_era_n
     assert!(status == 400 && body.starts_with(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32600"#), "{body}");
 }
 
-/// If such an id were read as a float and rounded, it would be the id of another request.
+/// If an id such as `1.0` were read as a float and rounded, it would be the id of another request.
 #[test]
 fn an_id_that_is_no_integer_is_refused_and_names_no_other_request() {
     let mut bench = Bench::new();
@@ -665,6 +672,7 @@ fn a_header_that_a_request_with_a_handshake_does_not_need_must_not_contradict_it
     let opened = bench.ask(&[("mcp-method", "initialize"), ("mcp-name", "of nothing")], INITIALIZE);
     let id = opened.field("mcp-session-id").expect("an id").to_string();
     bench.ask(&[("mcp-session-id", &id)], INITIALIZED);
+    // The status 0 stands for a call that is served, and has no response yet.
     for (name, value, status) in [
         ("mcp-method", "tools/list", 400),
         ("mcp-method", "tools/call", 0),
@@ -736,10 +744,10 @@ fn a_server_that_stops_opens_nothing_and_serves_the_sessions_that_there_are() {
     assert_eq!(bench.server.session_keys().collect::<Vec<_>>(), [key]);
     bench.server.stop();
     let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
-    let modern = bench.post(&fields, &modern("tools/call", r#""name":"t","#));
+    let stateless = bench.post(&fields, &modern("tools/call", r#""name":"t","#));
     let opening = bench.post(&[], INITIALIZE);
     let listening = bench.get(&id, None);
-    for refused in [modern, opening, listening] {
+    for refused in [stateless, opening, listening] {
         let response = bench.response(refused);
         assert_eq!((response.status, response.field("retry-after")), (503, Some("1")));
     }
@@ -816,7 +824,7 @@ fn a_session_ends_when_it_was_idle_but_not_while_a_stream_is_open_or_a_request_i
 }
 
 #[test]
-fn a_client_that_is_gone_before_the_handshake_was_answered_leaves_no_session() {
+fn a_handshake_leaves_no_session_if_its_client_has_left_and_its_response_is_never_a_stream() {
     let mut bench = Bench::new();
     let id = bench.post(&[], INITIALIZE);
     let lane = bench.accept(1);
@@ -833,6 +841,7 @@ fn a_client_that_is_gone_before_the_handshake_was_answered_leaves_no_session() {
 /// `HttpTimeouts::detached` was over, though its session would never reply.
 #[test]
 fn a_frame_that_the_session_refuses_after_its_client_has_left_is_not_at_work() {
+    // The session has no room for the frame, or will not reply to it.
     let refusals: [fn(&mut HttpServer, HttpExchangeId); 2] =
         [|server, id| server.handle_full(id, Instant::ZERO), |server, id| server.handle_received(id, 0, Instant::ZERO)];
     for refuse in refusals {
@@ -927,6 +936,7 @@ fn a_reply_on_a_waiting_stream_is_sent_as_json() {
 #[test]
 fn any_other_frame_or_silence_on_a_waiting_stream_begins_a_stream_of_events() {
     for revision in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+        // The empty event with which a stream begins from 2025-11-25 on.
         let primer =
             |lane: Lane| if revision == "2025-11-25" { format!("id: {}-0\ndata:\n\n", lane.number()) } else { String::new() };
         let mut bench = Bench::new();
@@ -1090,7 +1100,7 @@ fn events_that_are_kept_are_bounded_and_a_gap_is_not_replayed() {
     let resumed = bench.get(&session, Some(&format!("{number}-1")));
     assert!(bench.stream(resumed).0.starts_with(&format!("id: {number}-2\n")));
     bench.server.handle_lost(resumed, bench.now);
-    // A stream that has ended is dropped before events of this stream are.
+    // To make room, a stream that has ended is dropped before events of a stream that has not ended are.
     let (ended, done) = bench.call(&session);
     bench.within(done, "12345678");
     bench.reply(done, "12345678");
@@ -1118,14 +1128,14 @@ fn streams_that_are_kept_for_replay_alone_are_bounded() {
         assert!(bench.stream(id).1);
         lanes.push(lane.1.number());
     }
-    let replayed: Vec<_> = lanes
+    let are_forgotten: Vec<_> = lanes
         .into_iter()
         .map(|lane| {
             let id = bench.get(&session, Some(&format!("{lane}-1")));
             bench.stream(id).0.is_empty()
         })
         .collect();
-    assert_eq!(replayed, [true, false, false]);
+    assert_eq!(are_forgotten, [true, false, false]);
 }
 
 // ---- The channel ----
@@ -1153,8 +1163,8 @@ fn frames_that_belong_to_no_request_wait_for_a_get_stream_and_are_sent_on_the_ne
     assert!(bench.stream(first).0.contains("data: 4"));
 }
 
-/// Otherwise a client that opens GET streams and leaves them could add a frame each time to the output of an older stream that it never
-/// reads.
+/// If the channel were resumed, a client that opens GET streams and leaves them could add a frame each time to the output of an older
+/// stream that it never reads.
 #[test]
 fn the_channel_stays_stopped_if_the_get_stream_that_becomes_the_newest_again_is_full() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 100);
@@ -1177,12 +1187,13 @@ fn the_channel_stays_stopped_if_the_get_stream_that_becomes_the_newest_again_is_
 }
 
 #[test]
-fn a_get_stream_is_resumed_by_an_id_of_its_own_and_one_above_the_limit_ends_the_oldest() {
+fn a_get_stream_is_resumed_by_an_id_of_its_own_and_a_new_get_stream_above_the_limit_ends_the_oldest() {
     let mut bench = Bench::with(|config| config.limits.get_streams = 2);
     let (key, session) = bench.open("2025-06-18");
     let first = bench.get(&session, None);
     bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "1");
     let (text, _) = bench.stream(first);
+    // The id before that of the first event, so that both events are replayed.
     let id = text.strip_prefix("id: ").and_then(|rest| rest.split('\n').next()).unwrap().replace("-1", "-0");
     bench.server.handle_lost(first, bench.now);
     bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "2");
@@ -1199,7 +1210,7 @@ fn a_get_stream_is_resumed_by_an_id_of_its_own_and_one_above_the_limit_ends_the_
     assert_eq!(bench.complete(not_accepted).0, 406);
 }
 
-/// Otherwise a client that resumes the stream of a call would lose its GET stream each time, and open it again.
+/// If the GET stream ended, a client that resumes the stream of a call would have to open its GET stream again each time.
 #[test]
 fn the_get_stream_is_not_affected_when_the_stream_of_a_call_is_resumed() {
     let mut bench = Bench::new();
@@ -1423,24 +1434,24 @@ fn a_request_that_its_client_cancels_ends_without_a_reply() {
 fn headers_that_are_missing_or_contradict_the_body_are_refused_in_their_order() {
     let call = modern("tools/call", r#""name":"t","arguments":{},"#);
     let mut bench = Bench::new();
-    let headers = Some(-32020);
+    let mismatch = Some(-32020);
     for (fields, body, expected) in [
-        (&[("mcp-method", "-")][..], call.clone(), (400, headers)),
-        (&[("mcp-method", "TOOLS/CALL")], call.clone(), (400, headers)),
-        (&[("mcp-method", "tools/list")], call.clone(), (400, headers)),
-        (&[("mcp-method", "tools/call"), ("Mcp-Method", "tools/call")], call.clone(), (400, headers)),
-        (&[("mcp-name", "-")], call.clone(), (400, headers)),
-        (&[("mcp-name", "T")], call.clone(), (400, headers)),
-        (&[("mcp-name", "=?base64?*?=")], call.clone(), (400, headers)),
-        (&[("mcp-protocol-version", "-")], call.clone(), (400, headers)),
-        (&[("mcp-protocol-version", "2025-11-25")], call.clone(), (400, headers)),
-        (&[("mcp-param-region", "x")], call.clone(), (400, headers)),
-        (&[], modern("tools/call", r#""name":"t","arguments":{"region":"x"},"#), (400, headers)),
+        (&[("mcp-method", "-")][..], call.clone(), (400, mismatch)),
+        (&[("mcp-method", "TOOLS/CALL")], call.clone(), (400, mismatch)),
+        (&[("mcp-method", "tools/list")], call.clone(), (400, mismatch)),
+        (&[("mcp-method", "tools/call"), ("Mcp-Method", "tools/call")], call.clone(), (400, mismatch)),
+        (&[("mcp-name", "-")], call.clone(), (400, mismatch)),
+        (&[("mcp-name", "T")], call.clone(), (400, mismatch)),
+        (&[("mcp-name", "=?base64?*?=")], call.clone(), (400, mismatch)),
+        (&[("mcp-protocol-version", "-")], call.clone(), (400, mismatch)),
+        (&[("mcp-protocol-version", "2025-11-25")], call.clone(), (400, mismatch)),
+        (&[("mcp-param-region", "x")], call.clone(), (400, mismatch)),
+        (&[], modern("tools/call", r#""name":"t","arguments":{"region":"x"},"#), (400, mismatch)),
         // A mismatch is reported before a version that is not served, and a missing member of `_meta` before a mismatch.
-        (&[], modern_of("v999.0.0", "tools/call", r#""name":"t","#), (400, headers)),
+        (&[], modern_of("v999.0.0", "tools/call", r#""name":"t","#), (400, mismatch)),
         (&[("mcp-protocol-version", "v999.0.0")], modern_of("v999.0.0", "tools/call", r#""name":"t","#), (400, Some(-32022))),
         (&[("mcp-method", "x")], call.replace("clientCapabilities", "other"), (400, Some(-32602))),
-        (&[("mcp-method", "-")], call.replace("clientCapabilities", "other"), (400, headers)),
+        (&[("mcp-method", "-")], call.replace("clientCapabilities", "other"), (400, mismatch)),
         (&[], CALL.replace("\"x\"", "\"t\""), (400, Some(-32602))),
         (&[("mcp-protocol-version", "2099-01-01")], CALL.replace("\"x\"", "\"t\""), (400, Some(-32602))),
         (&[("mcp-method", "no/such")], modern("no/such", ""), (404, Some(-32601))),
@@ -1514,7 +1525,7 @@ fn a_stream_without_a_handshake_has_no_ids_and_its_loss_cancels_before_the_head_
 }
 
 #[test]
-fn a_session_that_closes_by_itself_ends_its_exchanges() {
+fn a_session_that_closes_or_is_closed_ends_its_exchanges() {
     let mut bench = Bench::new();
     let (key, session) = bench.open("2025-11-25");
     let (id, _) = bench.call(&session);
