@@ -65,6 +65,7 @@ pub struct FarEnd {
     /// The link from the loop to this end, and the link back.
     links: Links,
     rng: Rng,
+    /// The number of actions that are left before this end closes.
     actions: u32,
     next_action: Instant,
     now: Instant,
@@ -232,7 +233,7 @@ impl FarEnd {
     /// anything, or if its deadline is not in the future.
     ///
     /// # Panics
-    /// If the loop spins: its deadline is repeatedly not in the future, or the run does not end.
+    /// If the loop takes 1,000 turns at one instant, or if the run has not ended after 100,000 instants.
     pub fn run(&mut self, mut turn: impl FnMut(&mut Self, Instant) -> Option<Instant>) {
         let mut turns = 0;
         for _ in 0..INSTANTS {

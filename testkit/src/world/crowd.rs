@@ -67,7 +67,7 @@ impl<S: Subject> Crowd<S> {
     /// A server, and a client for each configuration. The seed is that of the links, which have no faults at first.
     ///
     /// # Panics
-    /// If there is no client, or two of them have the same name or names of which one contains the other.
+    /// If there is no client, or if the name of one client contains that of another.
     #[must_use]
     pub fn new(server: S, clients: impl IntoIterator<Item = Config>, ways: Ways, seed: u64) -> Self {
         let now = Instant::ZERO;
@@ -162,7 +162,7 @@ impl<S: Subject> Crowd<S> {
             let text = String::from_utf8_lossy(&out.frame).into_owned();
             let at = match self.ways {
                 Ways::Lanes => out.route.lane.number() as usize,
-                Ways::Channel => self.owner(&text),
+                Ways::Channel => self.recipient(&text),
             };
             let of_other = (0..self.len()).find(|other| *other != at && text.contains(self.name(*other)));
             assert!(
@@ -227,7 +227,7 @@ impl<S: Subject> Crowd<S> {
     /// Delivers everything that can be delivered at this instant. Polls no events.
     ///
     /// # Panics
-    /// If that never ends.
+    /// If the ends send frames without end.
     pub fn settle(&mut self) {
         for _ in 0..STEPS {
             let mut moved = self.leave();
@@ -286,6 +286,7 @@ impl<S: Subject> Crowd<S> {
     /// # Panics
     /// If a guarantee is violated.
     pub fn finish(mut self) {
+        // The first client is lost last: with `Ways::Lanes` its lane is the channel, whose loss ends the session of the server.
         (0..self.len()).rev().for_each(|at| self.lose(at));
         self.server.handle_end(TransportEnd::Failed, self.now);
         while self.server.poll_event().is_some() {}
@@ -298,9 +299,9 @@ impl<S: Subject> Crowd<S> {
 
     // ---- The gateway of `Ways::Channel` ----
 
-    /// The client that a frame of the server is for. It is found by an id in the frame, or by its name if the frame is a log record, which
-    /// has no id.
-    fn owner(&self, frame: &str) -> usize {
+    /// The client that a frame of the server is for: that of an id in the frame. A log record has no id; it is for the client whose name is
+    /// in the frame.
+    fn recipient(&self, frame: &str) -> usize {
         let number = Cell::new(None);
         self.renumbered(frame.as_bytes(), |id, _| {
             number.set(Some(id));

@@ -47,10 +47,12 @@ pub const OPCODES: u8 = 32;
 /// A random operation, for tests with a seed. Most operations are about time, calls and answers.
 #[must_use]
 pub fn random(rng: &mut Rng) -> Operation {
+    // Calls, input requests, answers to them, replies, single updates, and many updates in a row.
     const OFTEN: [u8; 10] = [0, 0, 6, 6, 7, 7, 7, 5, 4, 28];
     let any = rng.below(OPCODES.into()) as u8;
     let opcode = match rng.below(26) {
         0 => any,
+        // The opcodes 26 and 27, which close something, are chosen less often than others.
         1..=9 if !(26..28).contains(&any) => any,
         10..=15 => 17,
         16 => 18,
@@ -69,9 +71,11 @@ pub fn random(rng: &mut Rng) -> Operation {
 /// A random operation for worlds with many lanes: about lanes, calls that open lanes, and frames on them.
 #[must_use]
 pub fn random_of_lanes(rng: &mut Rng) -> Operation {
+    // The opcodes about lanes; calls, single updates, many updates in a row, and input requests.
     const OFTEN: [u8; 16] = [33, 33, 33, 33, 34, 34, 35, 36, 37, 0, 0, 0, 0, 4, 28, 6];
     let [a, b, c, ..] = rng.number().to_le_bytes();
     match OFTEN[rng.below(OFTEN.len())] {
+        // A call of the client with progress, without a parent and without time limits of its own.
         0 => [0, 0, b & !1, c & !15],
         opcode => [opcode, a | 1, b, c],
     }
@@ -401,7 +405,7 @@ impl<S: Subject> World<S> {
                     _ = watched.log(Some(id), record(), now);
                 }
             }
-            // Many updates in a row.
+            // 28: many updates in a row.
             _ => {
                 for value in 0..u32::from(c % 16) {
                     if let Some(id) = inbound {
@@ -427,6 +431,7 @@ impl<S: Subject> World<S> {
                     _ = self.end_mut(1).log(Some(id), record(), now);
                 }
             }
+            // 37.
             _ => {
                 if let Some(id) = pick(&self.end(0).ids.outbound_calls, b) {
                     self.end_mut(0).lose_exchange(id, now);
