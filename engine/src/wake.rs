@@ -55,7 +55,8 @@ pub fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
 /// The wakers of all tasks that wait for the same event.
 #[derive(Debug, Default)]
 pub struct Waiters {
-    next: u64,
+    /// The key of the newest waiter.
+    last_key: u64,
     waiting: Vec<(u64, Waker)>,
 }
 
@@ -72,9 +73,9 @@ impl Waiters {
             return true;
         }
         let Some(fresh) = spare.take() else { return false };
-        self.next = self.next.wrapping_add(1);
-        *waiter = Some(self.next);
-        self.waiting.push((self.next, fresh));
+        self.last_key = self.last_key.wrapping_add(1);
+        *waiter = Some(self.last_key);
+        self.waiting.push((self.last_key, fresh));
         true
     }
 
@@ -142,6 +143,7 @@ impl AbortHandle {
 mod tests {
     use super::*;
 
+    /// The value of a panic, whose drop panics, too.
     struct PanicsOnDrop;
     impl Drop for PanicsOnDrop {
         fn drop(&mut self) {
@@ -179,14 +181,14 @@ mod tests {
 
     #[test]
     fn a_panic_while_the_thread_unwinds_from_another_one_is_discarded() {
-        struct WakesOnDrop;
-        impl Drop for WakesOnDrop {
+        struct PanicsInEach;
+        impl Drop for PanicsInEach {
             fn drop(&mut self) {
                 each([1, 2], |_| panic!("the second"));
             }
         }
         let panic = catch_unwind(|| {
-            let _wakes = WakesOnDrop;
+            let _panics = PanicsInEach;
             std::panic::panic_any("the first");
         });
         assert_eq!(panic.expect_err("the panic is resumed").downcast_ref(), Some(&"the first"));

@@ -32,11 +32,13 @@ pub(super) struct Answers {
     commands: Arc<AtomicUsize>,
 }
 
-/// The source of the answers.
+/// The source of the answers to one kind of input request.
 #[derive(Clone)]
 enum Answering<T> {
     Unavailable,
+    /// The person at the terminal.
     Person,
+    /// The command line.
     With(T),
 }
 
@@ -83,8 +85,8 @@ impl Answers {
         }
     }
 
-    /// Asks the person at the terminal, one question at a time, when the future is first polled. The future returns `None` if the terminal
-    /// cannot be read or written.
+    /// Asks the person at the terminal, one question at a time. The question waits for the first poll of the future, and for the end of any
+    /// earlier question. The future returns `None` if the terminal cannot be read or written.
     fn ask<T, Q>(&self, question: Q) -> impl Future<Output = Option<T>> + Send + use<T, Q>
     where
         T: Send + 'static,
@@ -185,6 +187,7 @@ impl Client for Answers {
         let answer = match &self.forms {
             Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "elicitation is not available")),
             Answering::With(Forms::Decline) => Ok(Elicited::Decline),
+            // A confirmation has no field that `--answer` could fill in, so it is accepted as with `--accept`.
             Answering::With(Forms::Content(content)) if !form.is_confirmation() => Ok(Elicited::Accept(content.clone())),
             Answering::With(Forms::Content(_) | Forms::Accept) => match form.defaults() {
                 Ok(content) => Ok(Elicited::Accept(content)),
@@ -273,7 +276,7 @@ fn run(command: &str, input: String) -> impl Future<Output = Result<String, Stri
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let running = Running(Arc::new(Mutex::new(child)));
         if let Some(mut stdin) = stdin {
-            // Written by a separate thread, since a command may write its answer before it has read its input, or never read the input.
+            // A separate thread writes the input, since a command may write its answer before it has read the input, or never read it.
             thread::spawn(move || stdin.write_all(input.as_bytes()));
         }
         let ended = Arc::clone(&running.0);
@@ -289,6 +292,7 @@ fn run(command: &str, input: String) -> impl Future<Output = Result<String, Stri
     }
 }
 
+/// A running shell, which is killed when this is dropped.
 struct Running(Arc<Mutex<Child>>);
 
 impl Drop for Running {

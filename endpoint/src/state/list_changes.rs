@@ -1,4 +1,4 @@
-//! The changed lists of a service whose notices are not sent yet.
+//! The notices that lists of a service have changed, until they are sent.
 //!
 //! A change stores its notice here and wakes the driver, which sends the notice in its next turn. So several changes in quick succession
 //! are announced once, and a notice for which the queue has no room is sent later.
@@ -34,8 +34,8 @@ struct ListChange {
 }
 
 impl ListChanges {
-    /// Stores the notice that a list changed, in place of an earlier one. `number` is the number of the change, counted over all lists of
-    /// the service.
+    /// Stores the notice that a list changed, in place of the notice of an earlier change. `number` is the number of the change, counted
+    /// over all lists of the service.
     pub(crate) fn put(&mut self, list: ListKind, number: u64, notice: Notice) {
         let [tools, prompts, resources] = &mut self.lists;
         let change = match list {
@@ -62,7 +62,7 @@ impl ListChanges {
             }
             match session.notify(notice.clone(), now) {
                 Err(SendError::Full) => waits_for_room = true,
-                // It is sent once the handshake is complete.
+                // The notice is sent once the handshake is complete.
                 Err(SendError::NotReady) => {}
                 Ok(()) | Err(_) => change.pending = None,
             }

@@ -236,7 +236,8 @@ struct Surveyed {
     publish: bool,
 }
 
-/// Makes three input requests, one of them together with a sleep, and between them has an effect that must happen only once.
+/// Makes three input requests, the second of them during a sleep. Between the first and the second it runs an effect that must happen only
+/// once.
 pub(super) fn survey(audit: &Audit) -> Tool {
     // Stands for an external service that counts each registration and charges for it.
     let registered = Arc::new(AtomicU64::new(0));

@@ -36,6 +36,7 @@ impl Blocks {
         }
         self.0 = match mem::take(&mut self.0) {
             Storage::One(first) => Storage::List(vec![first, block]),
+            // The list is empty.
             Storage::List(_) => Storage::One(block),
         };
     }

@@ -9,7 +9,7 @@ use crate::session::ReplyKind;
 ///
 /// In the era with a handshake the status is always 200. In the era without a handshake it is
 /// * 404 if a session refuses a request because its method is unknown;
-/// * 400 if a session refuses a request as invalid, and for every error, also of a handler, with the code
+/// * 400 if a session refuses a request as invalid, and for every error of a session or a handler with the code
 ///   [`HEADER_MISMATCH`](RpcError::HEADER_MISMATCH), [`MISSING_CAPABILITY`](RpcError::MISSING_CAPABILITY) or
 ///   [`UNSUPPORTED_VERSION`](RpcError::UNSUPPORTED_VERSION);
 /// * 200 for everything else, such as any other error of a handler: clients read a 4xx as a sign of the other era, and a 5xx as a reason to

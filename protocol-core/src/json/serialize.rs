@@ -17,7 +17,7 @@ use super::{DEPTH, JsonError};
 /// the other. The only field of each is JSON text.
 const VERBATIM: &str = "$serde_json::private::";
 
-/// Appends `value`.
+/// Appends `value` to `out` as JSON.
 ///
 /// # Errors
 /// [`JsonError::Encode`] if `Serialize` fails, or a key is not text, a number or a boolean; [`JsonError::Syntax`] if the value is nested
@@ -307,6 +307,7 @@ impl ser::SerializeMap for Container<'_, '_> {
         key.serialize(&mut *self.serializer)?;
         match self.serializer.out.get(start) {
             Some(b'"') => {}
+            // An object, an array or `null`.
             Some(b'{' | b'[' | b'n') | None => return Err(ser::Error::custom("key must be a string")),
             Some(_) => {
                 self.serializer.out.insert(start, b'"');

@@ -62,13 +62,13 @@ impl PeerIds {
         uses.next().filter(|_| uses.next().is_none())
     }
 
-    /// Adds an id, which must not be live. Returns `true` if it is remembered as a past id.
+    /// Adds an id, which must not be live. Returns `true` if the id is remembered as a past id, which is possible only on the channel.
     pub(super) fn insert(&mut self, lane: Lane, id: WireId, id_use: IdUse) -> bool {
         if lane != Lane::CHANNEL {
             self.others.entry(lane).or_default().insert(id, id_use);
             return false;
         }
-        let fresh = match (&id, self.highest) {
+        let cannot_be_past = match (&id, self.highest) {
             (WireId::Int(number), Some(highest)) => *number > highest,
             (WireId::Int(_), None) => true,
             (WireId::Null | WireId::Str(_), _) => false,
@@ -76,7 +76,7 @@ impl PeerIds {
         if let WireId::Int(number) = id {
             self.highest = self.highest.max(Some(number));
         }
-        let reused = !fresh && self.past.contains(&id);
+        let reused = !cannot_be_past && self.past.contains(&id);
         self.channel.insert(id, id_use);
         reused
     }

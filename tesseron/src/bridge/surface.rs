@@ -163,7 +163,9 @@ fn tool(manifest: &Manifest, action: &Action) -> Json {
         let hints = action.part("annotations").unwrap_or_default();
         let hints: Vec<_> = [("readOnly", "readOnlyHint"), ("destructive", "destructiveHint")]
             .into_iter()
-            .filter_map(|(theirs, ours)| member(hints, theirs).filter(|hint| Kind::of(hint) == Kind::Bool).map(|hint| (ours, hint)))
+            .filter_map(|(of_tesseron, of_mcp)| {
+                member(hints, of_tesseron).filter(|hint| Kind::of(hint) == Kind::Bool).map(|hint| (of_mcp, hint))
+            })
             .collect();
         if !hints.is_empty() {
             object.object("annotations", |object| {

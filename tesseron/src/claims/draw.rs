@@ -9,6 +9,7 @@ const REDRAWS: usize = 64;
 /// `N` symbols of `alphabet`, by rejection sampling.
 pub(super) fn draw<const N: usize>(alphabet: &[u8], random: &mut dyn FnMut(&mut [u8])) -> [u8; N] {
     let remainder = |byte: usize| byte.checked_rem(alphabet.len()).unwrap_or_default();
+    // Bytes from this number on would make the first symbols of the alphabet more likely than the others.
     let usable = 256_usize.saturating_sub(remainder(256));
     let mut drawn = [0; N];
     random(&mut drawn);
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn every_symbol_is_as_likely_as_every_other() {
-        // Every byte once: 256 = 8 * 31 + 8, so the last eight bytes are rejected and each symbol is drawn eight times.
+        // Each byte from 0 to 247 once. These bytes are used, and 248 = 8 * 31, so each of the 31 symbols is drawn eight times.
         let mut next = 0_u8;
         let mut counted = [0_u32; 128];
         for _ in 0..248 {
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_beyond_the_last_whole_alphabet_is_drawn_again() {
+    fn a_byte_that_would_make_some_symbols_more_likely_is_drawn_again() {
         let mut bytes = [248, 255, 3].into_iter();
         let [symbol] = draw::<1>(ALPHABET, &mut |out: &mut [u8]| out.fill_with(|| bytes.next().unwrap()));
         assert_eq!(symbol, b'D');

@@ -87,9 +87,9 @@ pub struct HttpClientConfig {
     /// `true` if the client tries the transport of 2024-11-05 with a server that speaks neither era over Streamable HTTP. Default: `true`.
     pub old_transport: bool,
     /// `true` if lists and the contents of resources are cached for the time that a server without a handshake allows (`ttlMs`). They are
-    /// dropped earlier if a notification reports a change of them, if a subscription ends other than by a cancel, and after a 401 or 403;
-    /// the list of tools also if the server refuses a request because a header is missing or wrong. With a cache, all requests of a client
-    /// must be made for the same caller. Default: `false`.
+    /// dropped earlier after a notification of their change, after the end of a subscription (unless it was cancelled), and after a 401 or
+    /// 403. The list of tools is also dropped if the server refuses a request because a header is missing or wrong. With a cache, all
+    /// requests of a client must be made for the same caller. Default: `false`.
     pub cache: bool,
     /// A number that differs between clients, so that the clients of one server do not reconnect at the same time. Default: 0.
     pub seed: u64,
@@ -151,7 +151,7 @@ pub enum HttpClientEvent {
     },
     /// Tell the session that a response will not come ([`Gone::Response`](crate::Gone::Response)).
     Lost(ExchangeId),
-    /// Stop or resume the channel of the session ([`Session::set_writable`](crate::Session::set_writable)).
+    /// Resume (`true`) or stop (`false`) the channel of the session ([`Session::set_writable`](crate::Session::set_writable)).
     Writable(bool),
     /// The server had forgotten the HTTP session, and there is a new one. Requests that the server had not accepted are repeated in it.
     /// Subscriptions and the log level, which the server kept for the old HTTP session, are lost.
@@ -178,8 +178,8 @@ pub enum HttpFault {
     /// The status is an error.
     #[error("the server answers with the status {0}")]
     Status(u16),
-    /// The server has too much to do, and names the time after which a request may be made again. A call is not repeated: its caller must
-    /// decide.
+    /// The server has too much to do, and names the time after which a request may be made again. The client does not repeat a call:
+    /// its caller decides whether to make it again.
     #[error("the server is overloaded (status {status}), and may be asked again after {} s", .retry_after.as_secs())]
     Overloaded {
         /// 429 or 503.
@@ -310,8 +310,8 @@ pub enum HttpFailure {
 /// | the client is closed | the HTTP session is ended | |
 ///
 /// A server that has forgotten the HTTP session answers with 404. Old servers answer with 400, and the body is text, or an error that does
-/// not name the request. A call that gets this answer is treated in the same way if the text, or the message of the error, contains the
-/// word "session".
+/// not name the request. After such a 400, a call is repeated as after a 404 if the text, or the message of the error, contains the word
+/// "session".
 ///
 /// If the server answers a call with any other status from 300 to 499, and the body has no error, the call ends with the error
 /// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), whose message names the status. If the status is 500 or higher, and the body has no
@@ -607,12 +607,12 @@ impl HttpClient {
         self.backlog.clear();
     }
 
-    /// Gives up all exchanges and waiting requests, except for the exchanges of notifications and answers. Over Streamable HTTP, the
-    /// confirmation of a handshake is given up, too.
+    /// Gives up all waiting requests, and all exchanges but those of notifications and answers. Over Streamable HTTP, the confirmation of a
+    /// handshake is not one of these notifications: its exchange is given up.
     fn give_calls_up(&mut self) {
         let is_message = |purpose| matches!(purpose, Purpose::Message(_) | Purpose::OldMessage(None));
-        let calls = self.exchanges.iter().filter(|(_, exchange)| !is_message(exchange.purpose()));
-        for request in calls.map(|(request, _)| *request).collect::<Vec<_>>() {
+        let given_up = self.exchanges.iter().filter(|(_, exchange)| !is_message(exchange.purpose()));
+        for request in given_up.map(|(request, _)| *request).collect::<Vec<_>>() {
             self.abort(request);
         }
         for call in self.calls.keys().copied().collect::<Vec<_>>() {
