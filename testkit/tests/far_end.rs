@@ -1,4 +1,5 @@
-//! Event loops with a far end: split frames, stalls and other faults of links; and a peer that is scripted frame by frame.
+//! Event loops over a [`FarEnd`], a simulated link with a peer: split frames, stalls and other faults. And a peer that is scripted frame by
+//! frame.
 
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ struct ByteRun {
 
 fn over_bytes(faults: Faults, seed: u64) -> ByteRun {
     let (mut link, mut session, mut splits) = (FarEnd::bytes(client_config(), faults, seed), server(), 0);
-    let (mut decoder, mut encoder, mut at_end) = (LineDecoder::new(1 << 20), LineEncoder::new(), false);
+    let (mut decoder, mut encoder, mut has_ended) = (LineDecoder::new(1 << 20), LineEncoder::new(), false);
     let (mut last, mut instants) = (None, 0);
     link.run(|link, now| {
         instants += usize::from(last.replace(now) != Some(now));
@@ -72,7 +73,7 @@ fn over_bytes(faults: Faults, seed: u64) -> ByteRun {
                         drop(session.handle_frame(frame, Lane::CHANNEL, now));
                     }
                 }
-                Read::End(end) if !std::mem::replace(&mut at_end, true) => session.handle_end(end, now),
+                Read::End(end) if !std::mem::replace(&mut has_ended, true) => session.handle_end(end, now),
                 Read::End(_) | Read::Pending => break,
             }
         }
@@ -138,24 +139,25 @@ fn each_fault_of_a_stream_affects_a_loop() {
         assert!(garbage(faults) > 0, "{faults:?}");
     }
     assert!(splits(Faults { piece: 7, ..none }) > 2 * splits(none));
-    let some = Duration::from_millis(10);
-    for faults in [Faults { latency: some, ..none }, Faults { jitter: some, ..none }, Faults { stall: 8, ..none }] {
+    let delay = Duration::from_millis(10);
+    for faults in [Faults { latency: delay, ..none }, Faults { jitter: delay, ..none }, Faults { stall: 8, ..none }] {
         assert!(instants(faults) > instants(none), "{faults:?}");
     }
 }
 
 #[test]
-fn a_link_that_stalls_delivers_what_is_sent_meanwhile_after_the_stall() {
+fn a_message_that_is_sent_during_a_stall_arrives_after_the_stall() {
     let mut link = SimLink::new(1);
+    // A chance of 256 out of 256: the link stalls after every message.
     link.faults.stall = 256;
     link.send(&"1".into(), Instant::ZERO);
-    let over = link.resumes(Instant::ZERO).expect("it stalls after each message");
-    assert!(!link.accepts(Instant::ZERO) && link.accepts(over) && over <= Instant::from_millis(100));
+    let stall_end = link.resumes(Instant::ZERO).expect("it stalls after each message");
+    assert!(!link.accepts(Instant::ZERO) && link.accepts(stall_end) && stall_end <= Instant::from_millis(100));
     link.faults.stall = 0;
     link.send(&"2".into(), Instant::ZERO);
     assert_eq!(link.receive(Instant::ZERO), Some(Arrival::Message("1".into())));
-    assert_eq!((link.receive(Instant::ZERO), link.due()), (None, Some(over)));
-    assert_eq!(link.receive(over), Some(Arrival::Message("2".into())));
+    assert_eq!((link.receive(Instant::ZERO), link.due()), (None, Some(stall_end)));
+    assert_eq!(link.receive(stall_end), Some(Arrival::Message("2".into())));
 }
 
 #[test]

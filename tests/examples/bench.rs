@@ -16,10 +16,11 @@ use tests::speed::ours::Ours;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 fn main() -> ExitCode {
+    // `true` means without a handshake.
     Program::new().with::<Floor<TokioPipes>>().with::<Ours<Tokio>>().with::<Ours<Tokio, true>>().main()
 }
 
-/// A stream that is read and written, and a value that must live as long as it does.
+/// A stream that is read and written, and a value that must live as long as the stream, such as the child process at its other end.
 struct TokioPipe<S, L>(S, L);
 
 impl<S, L> Pipe for TokioPipe<S, L>

@@ -70,6 +70,7 @@ fn each_url_has_its_own_id_with_or_without_random_bytes() {
     };
     for has_random in [false, true] {
         let ids = ids(has_random);
+        // Random ids have 32 characters, and the others fewer.
         assert!(ids[0] != ids[1] && ids.iter().all(|id| has_random == (id.len() == 32)), "{ids:?}");
     }
 }
@@ -117,12 +118,17 @@ fn a_call_that_requires_opened_urls_fails_with_an_error_that_lists_the_urls() {
     }
 }
 
-/// The URLs that a client was asked to open, and the ids that were reported as complete.
-#[derive(Clone, Default)]
-struct Seen(Arc<Mutex<(Vec<OpenUrl>, Vec<String>)>>);
+/// The messages about elicitation by URL that a client has received.
+#[derive(Default)]
+struct Seen {
+    /// The URLs that it was asked to open.
+    urls: Vec<OpenUrl>,
+    /// The ids of the elicitations that were reported as complete.
+    complete: Vec<String>,
+}
 
 /// A client that declares elicitation by URL, and accepts each request.
-struct Opens(Seen);
+struct AcceptsUrls(Arc<Mutex<Seen>>);
 
 fn elicitation_by_url() -> Capabilities {
     let mut can = Capabilities::default();
@@ -130,52 +136,52 @@ fn elicitation_by_url() -> Capabilities {
     can
 }
 
-impl Client for Opens {
+impl Client for AcceptsUrls {
     fn capabilities(&self) -> Capabilities {
         elicitation_by_url()
     }
 
     fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
-        self.0.0.lock().unwrap().0.push(open);
+        self.0.lock().unwrap().urls.push(open);
         Box::pin(async { Ok(Consent::Accept) })
     }
 
     fn notice(&self, notice: Notice) {
         if let Notice::ElicitationComplete { id } = notice {
-            self.0.0.lock().unwrap().1.push(id.to_string());
+            self.0.lock().unwrap().complete.push(id.to_string());
         }
     }
 }
 
 #[test]
 fn a_client_is_notified_that_an_elicitation_is_complete_even_after_the_call() {
-    let kept = Arc::new(Mutex::new(None));
-    let inside = Arc::clone(&kept);
+    let stored = Arc::new(Mutex::new(None));
+    let for_handler = Arc::clone(&stored);
     let tool = Tool::new("opens", move |context: Context, (): ()| {
-        let inside = Arc::clone(&inside);
+        let stored = Arc::clone(&for_handler);
         async move {
             let consent = context.open_url(OpenUrl::new("?", URL).with_id("e-1")).await?;
             assert_eq!(context.complete_url("e-0"), Ok(()));
-            *inside.lock().unwrap() = Some(context.clone());
+            *stored.lock().unwrap() = Some(context.clone());
             Ok(consent.as_str())
         }
     });
     let executor = Executor::new();
-    let seen = Seen::default();
+    let seen = Arc::new(Mutex::new(Seen::default()));
     let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
     let config = Config::mcp_client(Identity::new("opens", "1"));
-    let client = Endpoint::client(Arc::new(Opens(seen.clone())), config, executor.runtime());
+    let client = Endpoint::client(Arc::new(AcceptsUrls(Arc::clone(&seen))), config, executor.runtime());
     let peer = client.peer();
     connect(&executor, server, client);
     let done = executor.block_on(peer.call_tool("opens", Json::empty_object()).unwrap()).unwrap();
     assert_eq!(done.tool().unwrap().text(), "accept");
 
-    let context = kept.lock().unwrap().take().unwrap();
+    let context = stored.lock().unwrap().take().unwrap();
     assert_eq!(executor.block_on(context.elicit_url("?", URL)), Some(Err(AskFailed::Over)), "no input request is sent any more");
     assert_eq!(context.complete_url("e-1"), Ok(()), "but the completion is still reported");
     while executor.run_until_stalled() {}
-    let seen = seen.0.lock().unwrap();
-    assert_eq!((seen.0.len(), &seen.1[..]), (1, &["e-0".to_owned(), "e-1".to_owned()][..]));
+    let seen = seen.lock().unwrap();
+    assert_eq!((seen.urls.len(), &seen.complete[..]), (1, &["e-0".to_owned(), "e-1".to_owned()][..]));
     assert_eq!(peer.notify(Notice::ElicitationComplete { id: "e-1".into() }), Err(SendError::WrongEnd));
 }
 

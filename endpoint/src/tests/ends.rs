@@ -19,15 +19,22 @@ use protocol_core::session::{CancelReason, Close, CloseReason, Outcome};
 /// The reasons for which handlers were cancelled.
 type Seen = Arc<Mutex<Vec<CancelReason>>>;
 
-/// A tool that sleeps for 50 seconds. When it is cancelled, it adds the reason to `seen`. If `hangs`, it then never ends by itself.
-fn sleeper(seen: &Seen, hangs: bool) -> Tool {
+/// The behaviour of a handler that is cancelled.
+#[derive(Clone, Copy, PartialEq)]
+enum OnCancel {
+    Returns,
+    NeverReturns,
+}
+
+/// A tool that sleeps for 50 seconds. When it is cancelled, it adds the reason to `seen`, and then does as `on_cancel` says.
+fn sleeper(seen: &Seen, on_cancel: OnCancel) -> Tool {
     let seen = Arc::clone(seen);
     Tool::new("sleep", move |context: Context, (): ()| {
         let seen = Arc::clone(&seen);
         async move {
             let Err(stopped) = context.sleep(ms(50_000)).await else { return Ok(()) };
             seen.lock().unwrap().push(stopped.0);
-            if hangs {
+            if on_cancel == OnCancel::NeverReturns {
                 core::future::pending::<()>().await;
             }
             Ok(())
@@ -43,10 +50,10 @@ struct Ends {
     seen: Seen,
 }
 
-fn ends(hangs: bool) -> Ends {
+fn ends(on_cancel: OnCancel) -> Ends {
     let executor = Executor::new();
     let seen = Seen::default();
-    let server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, hangs))), executor.runtime());
+    let server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, on_cancel))), executor.runtime());
     let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
     let ends = Ends { executor: executor.clone(), client: client.peer(), server: server.peer(), seen };
     connect(&executor, server, client);
@@ -65,7 +72,7 @@ impl Ends {
 
 #[test]
 fn a_graceful_close_waits_for_running_calls() {
-    let ends = ends(false);
+    let ends = ends(OnCancel::Returns);
     let call = ends.call();
     ends.server.close(Close::Graceful { grace: ms(120_000) });
     let done = ends.executor.block_on(call).unwrap();
@@ -77,7 +84,7 @@ fn a_graceful_close_waits_for_running_calls() {
 
 #[test]
 fn a_graceful_close_cancels_a_call_that_takes_too_long() {
-    let ends = ends(false);
+    let ends = ends(OnCancel::Returns);
     let call = ends.call();
     ends.server.close(Close::Graceful { grace: ms(2000) });
     let done = ends.executor.block_on(call).unwrap();
@@ -87,18 +94,18 @@ fn a_graceful_close_cancels_a_call_that_takes_too_long() {
     assert_eq!(*ends.seen.lock().unwrap(), [CancelReason::Closing]);
 }
 
-/// No time is passed to the session while the handler runs. If the grace for writing the answer counted from the last time that was passed,
-/// it would be over when the handler answers.
+/// The session is given no new time while the handler runs. If the grace for writing the answer counted from the last time that the session
+/// was given, it would be over when the handler answers.
 #[test]
 fn the_grace_for_the_last_answer_counts_from_the_answer() {
     let executor = Executor::new();
-    let (may_end, stored) = (Arc::new(Mutex::new(false)), Arc::<Mutex<Option<Waker>>>::default());
-    let (is_done, waker) = (Arc::clone(&may_end), Arc::clone(&stored));
+    let (may_end, waker) = (Arc::new(Mutex::new(false)), Arc::<Mutex<Option<Waker>>>::default());
+    let for_tool = (Arc::clone(&may_end), Arc::clone(&waker));
     let tool = Tool::new("wait", move |_: Context, (): ()| {
-        let (is_done, waker) = (Arc::clone(&is_done), Arc::clone(&waker));
+        let (may_end, waker) = for_tool.clone();
         poll_fn(move |cx| {
             *waker.lock().unwrap() = Some(cx.waker().clone());
-            if *is_done.lock().unwrap() { Poll::Ready(Ok("late")) } else { Poll::Pending }
+            if *may_end.lock().unwrap() { Poll::Ready(Ok("late")) } else { Poll::Pending }
         })
     });
     let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
@@ -112,12 +119,12 @@ fn the_grace_for_the_last_answer_counts_from_the_answer() {
     executor.run_until_stalled();
     executor.advance_to(protocol_core::Instant::from_millis(50_000));
     *may_end.lock().unwrap() = true;
-    stored.lock().unwrap().take().unwrap().wake();
+    waker.lock().unwrap().take().unwrap().wake();
     let done = executor.block_on(call).unwrap();
     assert!(matches!(done.outcome, Outcome::Result(_)), "{done:?}");
 }
 
-/// A value of a handler. When it is dropped, it adds the reason for which the call was cancelled, if it was, to its list.
+/// A value of a handler. When it is dropped, it adds the reason of the call's cancel, if the call was cancelled, to its list.
 struct NotedOnDrop(Cancellation, Seen);
 
 impl Drop for NotedOnDrop {
@@ -130,9 +137,9 @@ impl Drop for NotedOnDrop {
 fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
     let executor = Executor::new();
     let seen = Seen::default();
-    let noted = Arc::clone(&seen);
+    let list = Arc::clone(&seen);
     let tool = Tool::new("sleep", move |context: Context, (): ()| {
-        let noted = NotedOnDrop(context.cancellation(), Arc::clone(&noted));
+        let noted = NotedOnDrop(context.cancellation(), Arc::clone(&list));
         async move {
             let _noted = noted;
             let _ = context.sleep(ms(50_000)).await;
@@ -172,17 +179,17 @@ fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
 
 /// A server with a running call of [`sleeper`]. The test writes the frames of its peer. Returns the executor, the handle of the server, the
 /// peer's end of the pipe, and a place for the time at which the server's driver ends.
-fn served(seen: &Seen, hangs: bool) -> (Executor, Peer, Pipe, Arc<Mutex<Option<protocol_core::Instant>>>) {
+fn served(seen: &Seen, on_cancel: OnCancel) -> (Executor, Peer, Pipe, Arc<Mutex<Option<protocol_core::Instant>>>) {
     let executor = Executor::new();
-    let server = Endpoint::server(Arc::new(service().tool(sleeper(seen, hangs))), executor.runtime());
+    let server = Endpoint::server(Arc::new(service().tool(sleeper(seen, on_cancel))), executor.runtime());
     let peer = server.peer();
     let (mut near, far) = pipe();
-    let over = Arc::new(Mutex::new(None));
-    let (clock, set) = (executor.clone(), Arc::clone(&over));
+    let end = Arc::new(Mutex::new(None));
+    let (clock, set_end) = (executor.clone(), Arc::clone(&end));
     let mut driver = Driver::new(server, far, executor.timer());
     executor.spawn(async move {
         while let Ok(Some(_)) = driver.next_event().await {}
-        *set.lock().unwrap() = Some(clock.now());
+        *set_end.lock().unwrap() = Some(clock.now());
     });
     for frame in [
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
@@ -193,27 +200,27 @@ fn served(seen: &Seen, hangs: bool) -> (Executor, Peer, Pipe, Arc<Mutex<Option<p
     }
     executor.run_until_stalled();
     assert_eq!(peer.running(), 1);
-    (executor, peer, near, over)
+    (executor, peer, near, end)
 }
 
 #[test]
 fn at_the_end_of_input_a_handler_may_finish_within_the_close_grace() {
     let seen = Seen::default();
-    let (executor, peer, mut near, over) = served(&seen, false);
+    let (executor, peer, mut near, end) = served(&seen, OnCancel::Returns);
     executor.run_for(ms(48_000));
     near.end();
     executor.run_for(ms(5000));
     assert_eq!(*seen.lock().unwrap(), []);
     let answers = core::iter::from_fn(|| near.try_recv()).count();
     assert_eq!(answers, 2, "initialize and the call");
-    assert_eq!(*over.lock().unwrap(), Some(protocol_core::Instant::from_millis(50_000)));
+    assert_eq!(*end.lock().unwrap(), Some(protocol_core::Instant::from_millis(50_000)));
     assert_eq!(peer.running(), 0);
 }
 
 #[test]
 fn requests_read_before_the_end_of_input_are_answered() {
     let seen = Seen::default();
-    let (executor, peer, mut near, over) = served(&seen, false);
+    let (executor, peer, mut near, end) = served(&seen, OnCancel::Returns);
     for id in 3..23 {
         let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
         near.send(Bytes::from(frame)).unwrap();
@@ -222,7 +229,7 @@ fn requests_read_before_the_end_of_input_are_answered() {
     executor.run_until_stalled();
     assert_eq!(core::iter::from_fn(|| near.try_recv()).count(), 21, "initialize and the twenty");
     executor.run_for(ms(5000));
-    assert_eq!((peer.running(), *over.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(5000))));
+    assert_eq!((peer.running(), *end.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(5000))));
 }
 
 /// A transport that accepts only one frame to write, the request of the handshake.
@@ -261,9 +268,9 @@ fn a_call_times_out_at_its_deadline_while_the_peer_does_not_read() {
     let (near, mut far) = pipe();
     let mut driver = Driver::new(client, Stalled { pipe: near, is_full: false }, executor.timer());
     executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
-    let welcome = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
     executor.run_until_stalled();
-    far.send(welcome.into()).unwrap();
+    far.send(answer.into()).unwrap();
     executor.block_on(peer.ready()).unwrap().unwrap();
     let call = peer.call_tool("any", Json::empty_object()).unwrap();
     let done = executor.block_on(call).unwrap();
@@ -272,24 +279,24 @@ fn a_call_times_out_at_its_deadline_while_the_peer_does_not_read() {
 }
 
 #[test]
-fn the_driver_runs_until_cancelled_handlers_have_ended_or_their_grace_is_over() {
+fn the_driver_runs_until_the_grace_of_a_cancelled_handler_is_over() {
     let seen = Seen::default();
-    let (executor, peer, mut near, over) = served(&seen, true);
+    let (executor, peer, mut near, end) = served(&seen, OnCancel::NeverReturns);
     near.end();
     executor.run_for(ms(5000));
     assert_eq!(*seen.lock().unwrap(), [CancelReason::Disconnected]);
     assert_eq!(executor.block_on(peer.closed()), Some(CloseReason::Eof), "the session does not wait");
     executor.run_for(ms(4999));
-    assert_eq!((peer.running(), *over.lock().unwrap()), (1, None));
+    assert_eq!((peer.running(), *end.lock().unwrap()), (1, None));
     executor.run_for(ms(1));
-    assert_eq!((peer.running(), *over.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(10_000))));
+    assert_eq!((peer.running(), *end.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(10_000))));
     assert_eq!(peer.counters().abandoned, 1);
 }
 
 #[test]
 fn a_runtime_that_drops_all_tasks_ends_the_handlers_and_the_session() {
     let seen = Seen::default();
-    let (executor, peer, mut near, _) = served(&seen, true);
+    let (executor, peer, mut near, _) = served(&seen, OnCancel::NeverReturns);
     let _ = near.try_recv();
     // The driver's task owns the endpoint, which is dropped with it.
     executor.shutdown();
@@ -301,7 +308,7 @@ fn a_runtime_that_drops_all_tasks_ends_the_handlers_and_the_session() {
 #[test]
 fn a_call_whose_handler_is_dropped_by_the_runtime_is_answered_with_an_error() {
     let (executor, seen) = (Executor::new(), Seen::default());
-    let mut server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, true))), executor.runtime());
+    let mut server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, OnCancel::NeverReturns))), executor.runtime());
     let peer = server.peer();
     let mut sent = |frame: &str| {
         server.handle_frame(Bytes::copy_from_slice(frame.as_bytes()), executor.now()).unwrap();

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{harness, json as text, run, service, value};
+use super::{harness, json as to_json, run, service, value};
 use crate::testing::Harness;
 use crate::{Context, Tool, ToolError};
 use protocol_core::dialect::{Content, Op, ToolOutput};
@@ -43,7 +43,7 @@ fn list_entry(tool: Tool) -> serde_json::Value {
 
 #[test]
 fn a_typed_result_is_structured_content_and_the_same_json_as_text() {
-    let run = harness(stepper()).call_tool("steps", text(json!({"steps": 3, "names": ["a"]})));
+    let run = harness(stepper()).call_tool("steps", to_json(json!({"steps": 3, "names": ["a"]})));
     assert_eq!(run.structured().unwrap().as_str(), r#"{"steps":3,"names":1}"#);
     assert_eq!(run.text(), r#"{"steps":3,"names":1}"#);
     assert!(!run.is_tool_error());
@@ -86,25 +86,25 @@ fn a_result_that_fits_a_frame_only_once_is_not_repeated_as_text() {
 }
 
 #[test]
-fn a_schema_given_at_run_time_is_listed_unchanged_and_checked() {
+fn a_schema_given_at_run_time_is_listed_unchanged_and_arguments_are_checked_against_it() {
     let schema = r#"{"type":"object", "properties":{"city":{"type":"string"}},"required":["city"]}"#;
     let weather = || {
         let say = async |_: Context, arguments: Json| Ok(ToolOutput::text(arguments.as_str()));
         Tool::raw("weather", Json::parse(schema).unwrap(), say).unwrap()
     };
     assert_eq!(list_entry(weather())["inputSchema"], serde_json::from_str::<serde_json::Value>(schema).unwrap());
-    let call = |arguments| harness(weather()).call_tool("weather", text(arguments));
+    let call = |arguments| harness(weather()).call_tool("weather", to_json(arguments));
     assert_eq!(call(json!({"city": "Bonn", "more": [1]})).text(), r#"{"city":"Bonn","more":[1]}"#);
     let refused = call(json!({"city": 7}));
     assert!(refused.is_tool_error() && refused.text().contains("/city"), "{}", refused.text());
 }
 
 #[test]
-fn a_schema_that_is_not_of_an_object_is_an_error_that_names_the_tool_and_the_fault() {
+fn a_schema_that_cannot_be_used_is_an_error_that_names_the_tool_and_the_fault() {
     let make = |schema: &'static str| Tool::raw("t", Json::parse(schema).unwrap(), async |_: Context, _| Ok(ToolOutput::default()));
-    for none in [r#"{"type":"string"}"#, "{}", "true", "[1]"] {
-        let error = make(none).unwrap_err().to_string();
-        assert_eq!(error, r#"the schema of tool `t` is not one of an object: it has no `"type": "object"`"#, "{none}");
+    for schema in [r#"{"type":"string"}"#, "{}", "true", "[1]"] {
+        let error = make(schema).unwrap_err().to_string();
+        assert_eq!(error, r#"the schema of tool `t` is not one of an object: it has no `"type": "object"`"#, "{schema}");
     }
     let annotated = make(r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}"#);
     let error = annotated.unwrap_err().to_string();
@@ -117,7 +117,7 @@ fn a_schema_that_is_not_of_an_object_is_an_error_that_names_the_tool_and_the_fau
 fn arguments_that_are_missing_or_null_are_an_empty_object() {
     for params in [json!({"name": "steps"}), json!({"name": "steps", "arguments": null}), json!({"name": "steps", "arguments": {}})]
     {
-        let run = harness(stepper()).request(Op::CallTool, text(params));
+        let run = harness(stepper()).request(Op::CallTool, to_json(params));
         assert_eq!(run.text(), r#"{"steps":0,"names":0}"#);
     }
 }
@@ -125,7 +125,7 @@ fn arguments_that_are_missing_or_null_are_an_empty_object() {
 #[test]
 fn bad_input_is_a_tool_error_that_names_every_field_and_its_problem() {
     for tool in [stepper(), stepper().inline()] {
-        let run = harness(tool).call_tool("steps", text(json!({"steps": "3", "names": ["a", 5]})));
+        let run = harness(tool).call_tool("steps", to_json(json!({"steps": "3", "names": ["a", 5]})));
         assert!(run.is_tool_error());
         assert_eq!(run.text(), r#"invalid arguments: /names/1: 5 is not of type "string"; /steps: "3" is not of type "integer""#);
     }
@@ -133,7 +133,7 @@ fn bad_input_is_a_tool_error_that_names_every_field_and_its_problem() {
 
 #[test]
 fn an_unknown_argument_is_named() {
-    let run = harness(stepper()).call_tool("steps", text(json!({"stepz": 3})));
+    let run = harness(stepper()).call_tool("steps", to_json(json!({"stepz": 3})));
     assert!(run.is_tool_error());
     assert!(run.text().contains("stepz"), "{}", run.text());
 }
@@ -141,9 +141,9 @@ fn an_unknown_argument_is_named() {
 #[test]
 fn only_a_few_of_many_errors_are_named_and_long_values_are_cut() {
     let names: Vec<u32> = (0..100).collect();
-    let run = harness(stepper()).call_tool("steps", text(json!({"names": names})));
+    let run = harness(stepper()).call_tool("steps", to_json(json!({"names": names})));
     assert!(run.text().ends_with("; and 95 more"), "{}", run.text());
-    let run = harness(stepper()).call_tool("steps", text(json!({"steps": "x".repeat(100_000)})));
+    let run = harness(stepper()).call_tool("steps", to_json(json!({"steps": "x".repeat(100_000)})));
     assert!(run.text().len() < 400 && run.text().ends_with(r#"is not of type "integer""#), "{}", run.text());
 }
 
@@ -151,7 +151,7 @@ fn only_a_few_of_many_errors_are_named_and_long_values_are_cut() {
 #[test]
 fn the_keys_of_a_caller_are_cut_in_a_validation_error() {
     let tool = Tool::new("sum", async |_: Context, prices: BTreeMap<String, u32>| Ok(prices.len()));
-    let run = harness(tool).call_tool("sum", text(json!({"x".repeat(100_000): "7"})));
+    let run = harness(tool).call_tool("sum", to_json(json!({"x".repeat(100_000): "7"})));
     assert!(run.is_tool_error());
     assert!(run.text().len() < 400 && run.text().ends_with(r#"xxx: "7" is not of type "integer""#), "{}", run.text());
 }
@@ -171,7 +171,7 @@ fn a_whole_float_is_an_integer_and_a_number_out_of_range_is_not() {
 fn an_unknown_tool_is_a_protocol_error() {
     let error = RpcError::new(RpcError::INVALID_PARAMS, r#"unknown tool "nope""#);
     assert_eq!(harness(stepper()).call_tool("nope", Json::empty_object()).error(), Some(&error));
-    let run = harness(stepper()).request(Op::CallTool, text(json!({"arguments": {}})));
+    let run = harness(stepper()).request(Op::CallTool, to_json(json!({"arguments": {}})));
     assert_eq!(run.error().map(|error| error.code), Some(RpcError::INVALID_PARAMS));
 }
 
@@ -226,7 +226,7 @@ fn the_unit_type_means_no_arguments_and_no_content() {
     assert_eq!(list_entry(nothing())["inputSchema"], json!({"type": "object", "properties": {}, "additionalProperties": false}));
     assert_eq!(list_entry(nothing()).get("outputSchema"), None);
     assert_eq!(run(nothing()).result().as_str(), r#"{"content":[]}"#);
-    assert!(harness(nothing()).call_tool("nothing", text(json!({"a": 1}))).is_tool_error());
+    assert!(harness(nothing()).call_tool("nothing", to_json(json!({"a": 1}))).is_tool_error());
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_value_of_any_type_is_structured_if_it_is_an_object() {
 fn arguments_of_any_type_are_still_an_object_and_a_type_that_contains_itself_has_a_schema() {
     let any = || Tool::new("any", async |_: Context, given: serde_json::Value| Ok(given));
     assert_eq!(list_entry(any())["inputSchema"], json!({"type": "object"}));
-    assert_eq!(harness(any()).call_tool("any", text(json!({"a": [1]}))).text(), r#"{"a":[1]}"#);
+    assert_eq!(harness(any()).call_tool("any", to_json(json!({"a": [1]}))).text(), r#"{"a":[1]}"#);
 
     #[derive(Deserialize, Serialize, JsonSchema)]
     struct Tree {
@@ -275,9 +275,9 @@ fn arguments_of_any_type_are_still_an_object_and_a_type_that_contains_itself_has
         below: Vec<Self>,
     }
     let tree = || Tool::new("tree", async |_: Context, given: Tree| Ok(given));
-    let run = harness(tree()).call_tool("tree", text(json!({"size": 1, "below": [{"size": 2}]})));
+    let run = harness(tree()).call_tool("tree", to_json(json!({"size": 1, "below": [{"size": 2}]})));
     assert_eq!(run.text(), r#"{"size":1,"below":[{"size":2,"below":[]}]}"#);
-    let run = harness(tree()).call_tool("tree", text(json!({"size": 1, "below": [{"size": "2"}]})));
+    let run = harness(tree()).call_tool("tree", to_json(json!({"size": 1, "below": [{"size": "2"}]})));
     assert_eq!(run.text(), r#"invalid arguments: /below/0/size: "2" is not of type "integer""#);
     assert_eq!(list_entry(tree())["outputSchema"]["type"], "object");
 }
@@ -311,7 +311,7 @@ fn a_panic_is_an_internal_error_for_that_call_alone() {
     };
     for tool in [tool("panics"), tool("panics").inline()] {
         let service = std::sync::Arc::new(service().tool(tool));
-        let run = Harness::new(std::sync::Arc::clone(&service)).call_tool("panics", text(json!({"steps": 1})));
+        let run = Harness::new(std::sync::Arc::clone(&service)).call_tool("panics", to_json(json!({"steps": 1})));
         assert_eq!(run.error(), Some(&RpcError::new(RpcError::INTERNAL, "internal error: the handler panicked")));
         assert_eq!(run.counters.panics, 1);
         let run = Harness::new(service).call_tool("panics", Json::empty_object());
@@ -320,24 +320,24 @@ fn a_panic_is_an_internal_error_for_that_call_alone() {
 }
 
 #[test]
-fn a_blocking_tool_reports_and_returns_like_any_other() {
+fn a_blocking_tool_sends_progress_returns_and_fails_like_any_other() {
     let tool = || {
         Tool::blocking("blocks", |context: Context, given: Steps| {
             (1..=given.steps).for_each(|step| context.count(step.into(), given.steps.into()));
             Ok(Taken { steps: given.steps, names: 0 })
         })
     };
-    let run = harness(tool()).call_tool("blocks", text(json!({"steps": 4})));
+    let run = harness(tool()).call_tool("blocks", to_json(json!({"steps": 4})));
     assert_eq!(run.values(), [1.0, 4.0], "the first and the final one");
     assert_eq!(run.text(), r#"{"steps":4,"names":0}"#);
-    let run = harness(tool()).call_tool("blocks", text(json!({"steps": true})));
+    let run = harness(tool()).call_tool("blocks", to_json(json!({"steps": true})));
     assert_eq!(run.text(), r#"invalid arguments: /steps: true is not of type "integer""#);
     let panics = Tool::blocking("panics", |_: Context, (): ()| -> Result<(), ToolError> { panic!("boom") });
     assert_eq!(super::run(panics).error().map(|error| error.code), Some(RpcError::INTERNAL));
 }
 
 #[test]
-fn an_inline_tool_answers_at_once_and_may_still_wait() {
+fn an_inline_tool_may_return_immediately_or_wait() {
     let quick = run(Tool::new("quick", async |_: Context, (): ()| Ok(1)).inline());
     assert_eq!(quick.text(), r#"{"result":1}"#);
     let slow = run(Tool::new("slow", async |context: Context, (): ()| {
@@ -351,29 +351,29 @@ fn an_inline_tool_answers_at_once_and_may_still_wait() {
     assert_eq!(slow.ended, Some(super::ms(50)));
 }
 
-/// Serializing a result runs code of the application: here it reads whether the value of the handler was dropped.
+/// Serializing a result runs code of the application. Here that code reads whether the value of the handler was dropped.
 #[test]
 fn the_values_of_a_handler_are_dropped_before_its_result_is_serialized() {
-    struct Held(Arc<AtomicBool>);
-    impl Drop for Held {
+    struct SetOnDrop(Arc<AtomicBool>);
+    impl Drop for SetOnDrop {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
     #[derive(JsonSchema)]
-    struct Looks(#[schemars(skip)] Arc<AtomicBool>);
-    impl Serialize for Looks {
+    struct WasDropped(#[schemars(skip)] Arc<AtomicBool>);
+    impl Serialize for WasDropped {
         fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             serializer.serialize_bool(self.0.load(Ordering::Relaxed))
         }
     }
     let tool = || {
         Tool::new("holds", |_: Context, (): ()| {
-            let gone: Arc<AtomicBool> = Arc::default();
-            let mut held = Some(Held(Arc::clone(&gone)));
+            let was_dropped: Arc<AtomicBool> = Arc::default();
+            let mut value = Some(SetOnDrop(Arc::clone(&was_dropped)));
             core::future::poll_fn(move |_| {
-                let _ = &mut held;
-                Poll::Ready(Ok(Looks(Arc::clone(&gone))))
+                let _ = &mut value;
+                Poll::Ready(Ok(WasDropped(Arc::clone(&was_dropped))))
             })
         })
     };

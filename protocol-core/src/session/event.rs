@@ -177,8 +177,8 @@ pub enum Outcome {
     /// The call reached a time limit. A cancel was sent if the request had been polled and had no response yet, and the protocol has a
     /// cancel for the request.
     TimedOut(TimeoutKind),
-    /// The channel, or the stream that was to carry the response, ended first; or the peer cancelled a subscription of ours. If the request
-    /// was polled, it is unknown whether the peer did the work.
+    /// The channel, or the stream that was to carry the response, ended before the response; or the peer cancelled a subscription of ours.
+    /// If the request was polled, it is unknown whether the peer did the work.
     Lost,
     /// The call could not be sent, or its response cannot be read or asks for input that this end may not give.
     Invalid(Invalid),

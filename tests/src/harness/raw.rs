@@ -14,7 +14,7 @@ const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 /// The answer of a server to [`KEY`].
 pub(crate) const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// The first bytes of messages of one fragment, by their kind.
+/// The first byte of a message that has one fragment: a text message here, and messages of other kinds below.
 pub(crate) const TEXT: u8 = 0x81;
 pub(crate) const BINARY: u8 = 0x82;
 pub(crate) const CLOSE: u8 = 0x88;
@@ -36,7 +36,7 @@ impl Raw {
         Self::over(TcpStream::connect(&url.addresses()[..]).expect("an app"))
     }
 
-    /// Connects to an app and asks for an upgrade.
+    /// Connects to an app and asks for an upgrade, as [`upgrade`] does.
     pub(crate) fn dial(address: &Address, protocols: &str) -> Self {
         let mut raw = Self::connect(address);
         raw.write(upgrade(protocols).as_bytes());
@@ -48,6 +48,7 @@ impl Raw {
         let _ = self.0.write_all(bytes);
     }
 
+    /// Fills `into`. Returns `false` if the connection ends or the time limit is over first.
     fn read(&mut self, into: &mut [u8]) -> bool {
         self.0.read_exact(into).is_ok()
     }
@@ -73,20 +74,20 @@ impl Raw {
         String::from_utf8(rest).expect("text")
     }
 
-    /// The status of the next head.
+    /// The status of the next HTTP response; `None` if the connection ends without one.
     pub(crate) fn status(&mut self) -> Option<u16> {
         let head = self.head()?;
         let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
         Some(status.unwrap_or_else(|| panic!("{head}")))
     }
 
-    /// Sends a message with a mask, as a client must. The mask is all zeros.
+    /// Sends a message with a mask, as a client must. The mask is all zeros, so that the payload is sent as it is.
     pub(crate) fn send(&mut self, kind: u8, payload: &[u8]) {
         let length = u8::try_from(payload.len()).ok().filter(|length| *length < 126).expect("a short message");
         self.write(&[&[kind, 0x80 | length, 0, 0, 0, 0], payload].concat());
     }
 
-    /// The next message of a server; `None` at the end.
+    /// The next message of a server, as its first byte and its payload; `None` at the end of the connection.
     pub(crate) fn message(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 2];
         if !self.read(&mut head) {
@@ -108,7 +109,8 @@ impl Raw {
     }
 }
 
-/// A request to upgrade. It offers compression, as the reference implementation does.
+/// A request to upgrade. It offers these subprotocols, separated by commas (none if `protocols` is empty), and compression, as the reference
+/// implementation does.
 pub(crate) fn upgrade(protocols: &str) -> String {
     let protocols = if protocols.is_empty() { String::new() } else { format!("Sec-WebSocket-Protocol: {protocols}\r\n") };
     format!(

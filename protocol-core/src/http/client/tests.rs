@@ -15,7 +15,7 @@ struct Bench {
     client: HttpClient,
     session: Session,
     now: Instant,
-    /// All requests, in the order of their numbers.
+    /// All HTTP requests, in the order of their ids. The tests refer to a request by its index.
     sent: Vec<HttpClientRequest>,
     /// The requests and other instructions of the client, and the end of the session, since the last call of `take_log`.
     log: Vec<String>,
@@ -27,7 +27,7 @@ const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 const LATEST: &str = "2025-11-25";
 
-/// The text of a response.
+/// The text of a response with a result.
 fn result(id: u64, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
@@ -36,6 +36,7 @@ fn error(id: u64, code: i64) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#)
 }
 
+/// The response to a handshake request, which chooses this version.
 fn agreed(id: u64, version: &str) -> String {
     let capabilities = r#"{"tools":{},"resources":{},"logging":{}}"#;
     result(
@@ -44,6 +45,7 @@ fn agreed(id: u64, version: &str) -> String {
     )
 }
 
+/// The response to a probe.
 fn discovered(id: u64) -> String {
     let rest = r#""capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private""#;
     result(id, &format!(r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],{rest}}}"#))
@@ -96,6 +98,7 @@ impl Bench {
         bench
     }
 
+    /// Answers the handshake, which opens an HTTP session with this id.
     fn open(&mut self, id: &str) {
         self.head_with(0, 200, &[("content-type", JSON), ("mcp-session-id", id)]);
         self.body(0, &agreed(1, LATEST));
@@ -108,6 +111,7 @@ impl Bench {
                 match event {
                     Event::Done { id, outcome, .. } => self.done.push((id, outcome)),
                     Event::InputRequested { key, parent, .. } => self.asked.push((key, parent)),
+                    // The log has the failure already: see `HttpClientEvent::Failed` below.
                     Event::Closed(CloseReason::Failed) => {}
                     Event::Closed(reason) => self.log.push(format!("the session closes: {reason}")),
                     _ => {}
@@ -123,6 +127,7 @@ impl Bench {
                     self.log.push(shown(&request));
                     self.sent.push(request);
                 }
+                // The ids of HTTP requests begin with 1, and the indices with 0.
                 HttpClientEvent::Abort(request) => self.log.push(format!("abort {}", request.0 - 1)),
                 HttpClientEvent::Frame { frame, lane, exchange } => {
                     self.session.handle_frame_within(frame, lane, exchange, self.now).unwrap();
@@ -231,7 +236,7 @@ impl Bench {
     }
 }
 
-/// A request in a line: its method, the HTTP session, the last event, and the method in its body.
+/// A request in one line: its HTTP method, its target if that is not `/mcp`, the HTTP session, the last event, and the JSON-RPC method.
 fn shown(request: &HttpClientRequest) -> String {
     let field = |name: &str| request.headers.only(name).unwrap();
     let mut shown = String::from(request.method.as_str());
@@ -270,6 +275,7 @@ fn the_answer_to_the_probe_chooses_the_era_or_ends_the_session() {
         (200, "application/json; charset=utf-8", discovered(1), modern),
         (200, JSON, only_legacy, handshake),
         (200, JSON, only_newer, "the session closes: no protocol revision is common to both ends"),
+        // The revision that the server refuses is one that it supports, so the probe is repeated.
         (400, JSON, unsupported(r#"["2026-07-28"]"#), "POST server/discover"),
         (400, JSON, unsupported(r#"["2025-06-18"]"#), handshake),
         (400, JSON, error(1, -32020), "the session closes: the peer refused the handshake"),
@@ -409,6 +415,7 @@ fn an_old_server_may_name_no_address_of_another_origin_and_must_name_one_in_time
     bench.client.handle_timeout(Instant::ZERO.saturating_add(seconds(10)));
     bench.pump();
     assert_eq!(bench.take_log(), ["abort 1", "failed: the server does not answer in time"]);
+    // A client that may not use the old transport fails instead of trying it.
     let mut bench = Bench::with(ClientEra::Legacy, |config| config.old_transport = false);
     bench.head(0, 404, "");
     assert_eq!(bench.take_log().last().map(String::as_str), Some("failed: the server answers with the status 404"));
@@ -500,7 +507,7 @@ fn a_server_may_do_without_a_session_id_and_a_malformed_one_is_ignored() {
 }
 
 #[test]
-fn a_call_is_answered_by_one_frame_or_by_a_stream_with_other_frames_before_it() {
+fn a_response_comes_as_json_or_in_a_stream_after_other_frames() {
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.json(3, 200, &result(2, r#"{"content":[]}"#));
@@ -580,7 +587,7 @@ fn a_call_that_is_cancelled_while_it_waits_for_the_handshake_is_never_sent() {
 }
 
 #[test]
-fn a_stream_that_breaks_is_resumed_after_its_last_event_and_the_wait_of_the_server() {
+fn a_broken_stream_is_resumed_from_its_last_event_after_the_time_that_the_server_names() {
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.head(3, 200, EVENTS);
@@ -589,6 +596,7 @@ fn a_stream_that_breaks_is_resumed_after_its_last_event_and_the_wait_of_the_serv
     bench.end(3);
     bench.wait(Duration::from_millis(499));
     assert_eq!(bench.take_log(), [""; 0]);
+    // A wait may be up to a quarter longer, which is random.
     bench.wait(Duration::from_millis(126));
     assert_eq!(bench.take_log(), ["GET [s1] after a"]);
     bench.head(4, 200, EVENTS);
@@ -635,7 +643,7 @@ fn each_stream_is_resumed_after_its_own_last_event() {
 }
 
 #[test]
-fn a_call_is_lost_if_its_stream_breaks_without_an_id_is_refused_or_breaks_too_often() {
+fn a_call_is_lost_if_its_broken_stream_has_no_event_id_cannot_be_resumed_or_breaks_too_often() {
     let lost = |breaks: &dyn Fn(&mut Bench)| {
         let mut bench = Bench::legacy();
         bench.call("t");
@@ -838,7 +846,7 @@ fn a_404_in_an_http_session_repeats_the_handshake_and_then_each_refused_request_
 }
 
 #[test]
-fn a_400_about_the_session_of_an_old_server_repeats_the_handshake_once_for_each_call() {
+fn a_400_that_mentions_the_session_repeats_the_handshake_once_for_each_call() {
     let body = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
     let mut bench = Bench::legacy();
     bench.call("t");
@@ -856,7 +864,7 @@ fn a_400_about_the_session_of_an_old_server_repeats_the_handshake_once_for_each_
 }
 
 #[test]
-fn a_repeated_handshake_may_lead_to_no_session_id() {
+fn a_repeated_handshake_may_open_a_session_without_an_id() {
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.call("t");
@@ -873,21 +881,22 @@ fn a_repeated_handshake_may_lead_to_no_session_id() {
 
 #[test]
 fn a_client_fails_if_its_session_cannot_be_opened_again() {
-    type Answer = (u16, &'static str, &'static str);
-    let answers: [(Answer, bool); 4] = [
+    /// The status and the media type of an answer to the repeated handshake, and the version that it chooses.
+    type Handshake = (u16, &'static str, &'static str);
+    let answers: [(Handshake, bool); 4] = [
         ((404, "", LATEST), true),
         ((200, JSON, "2025-06-18"), true),
         ((200, "text/html", LATEST), true),
         ((200, JSON, LATEST), false),
     ];
-    for ((status, media_type, version), is_end) in answers {
+    for ((status, media_type, version), fails) in answers {
         let mut bench = Bench::legacy();
         bench.call("t");
         bench.head(3, 404, "");
         bench.head(4, status, media_type);
         bench.body(4, &agreed(1, version));
         let has_failed = bench.take_log().contains(&"failed: the server has ended the session".to_string());
-        assert_eq!(has_failed, is_end, "{status} {media_type} {version}");
+        assert_eq!(has_failed, fails, "{status} {media_type} {version}");
     }
     let mut bench = Bench::legacy();
     bench.call("t");
@@ -928,7 +937,7 @@ fn a_repeated_handshake_that_is_lost_is_tried_again_a_few_times() {
 }
 
 #[test]
-fn a_404_for_a_message_or_for_the_get_stream_repeats_the_handshake_too() {
+fn a_404_for_a_notification_or_for_the_get_stream_repeats_the_handshake_too() {
     let mut bench = Bench::legacy();
     let call = bench.call("t");
     bench.cancel(call);
@@ -946,7 +955,7 @@ fn a_404_for_a_message_or_for_the_get_stream_repeats_the_handshake_too() {
 }
 
 #[test]
-fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes_and_is_answered_at_once() {
+fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes_and_its_answer_is_posted() {
     let question = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
     let mut bench = Bench::legacy();
     let (older, _newer) = (bench.call("t"), bench.call("t"));
@@ -1006,7 +1015,7 @@ fn an_answer_to_an_input_request_of_a_forgotten_http_session_is_not_sent_in_the_
 }
 
 #[test]
-fn a_ping_during_the_handshake_is_answered_without_waiting_for_it() {
+fn a_ping_during_the_handshake_is_answered_before_the_handshake_is_done() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.head_with(0, 200, &[("content-type", EVENTS), ("mcp-session-id", "s1")]);
     bench.take_log();
@@ -1036,7 +1045,7 @@ fn messages_wait_while_too_many_are_unacknowledged_and_if_many_wait_the_channel_
 }
 
 #[test]
-fn answers_wait_while_twice_the_limit_of_messages_is_not_acknowledged() {
+fn answers_wait_while_twice_as_many_messages_as_the_limit_are_unacknowledged() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| {
         (config.limits.messages, config.limits.waiting_frames, config.limits.calls) = (1, 2, 3);
     });
@@ -1044,9 +1053,9 @@ fn answers_wait_while_twice_the_limit_of_messages_is_not_acknowledged() {
     bench.head(2, 200, EVENTS);
     bench.take_log();
     let answer = "POST [s1] answer";
-    let question = |number: usize| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#);
+    let ping = |number: usize| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#);
     for number in 0..4 {
-        bench.event(2, "", &question(number));
+        bench.event(2, "", &ping(number));
     }
     assert_eq!(bench.take_log(), [answer, answer, "writable: false"], "the others wait");
     bench.head(3, 202, "");
@@ -1074,9 +1083,9 @@ fn answers_that_wait_are_bounded_and_are_dropped_with_their_http_session() {
     bench.open("s1");
     bench.head(2, 200, EVENTS);
     bench.take_log();
-    let batch = (0..6).map(|number| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
-    for question in batch {
-        bench.event(2, "", &question);
+    let pings = (0..6).map(|number| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
+    for ping in pings {
+        bench.event(2, "", &ping);
     }
     let answer = "POST [s1] answer";
     assert_eq!(bench.take_log(), [answer, answer, "fault: too many requests at once"]);
@@ -1092,7 +1101,7 @@ fn answers_that_wait_are_bounded_and_are_dropped_with_their_http_session() {
 }
 
 #[test]
-fn a_response_with_an_error_status_is_an_error_of_the_call_if_the_server_has_refused_it() {
+fn a_call_that_the_server_refuses_has_an_error_and_one_without_a_valid_answer_is_lost() {
     let mut bench = Bench::legacy();
     for (at, (status, body, expected)) in [
         (400, "", Some((-32603, "the server answers with the status 400"))),
@@ -1121,7 +1130,7 @@ fn a_response_with_an_error_status_is_an_error_of_the_call_if_the_server_has_ref
 }
 
 #[test]
-fn a_challenge_is_passed_on_with_the_outcome_of_the_body() {
+fn a_challenge_is_passed_on_and_the_body_decides_the_outcome() {
     let mut bench = Bench::legacy();
     bench.call("t");
     let challenge = r#"Bearer resource_metadata="https://example.com/r", scope="x""#;
@@ -1203,7 +1212,7 @@ fn a_line_is_read_up_to_16_mebibytes() {
         bench.chunk(3, &piece);
     }
     assert_eq!((bench.take_log(), bench.client.requests()), (vec![], 2));
-    // The limit is for the data. A line may be a few bytes longer: a byte order mark and the name of its field.
+    // The limit is for the data of an event. A line may be 9 bytes longer, for a byte order mark and `data: `.
     bench.chunk(3, "0123456789");
     assert_eq!(bench.take_log(), ["abort 3", "fault: the stream cannot be read: an event is longer than the limit"]);
     assert_eq!(bench.outcome(), Outcome::Lost);
@@ -1375,14 +1384,15 @@ impl Bench {
         id.as_str().parse().unwrap()
     }
 
-    /// Makes a request of the session, and returns the number of the last HTTP request: the one that was sent for it, if one was.
+    /// Makes a request of the session. Returns the index of the last HTTP request, which carries this request unless the cache has answered
+    /// it.
     fn ask(&mut self, invoke: Invoke) -> usize {
         self.session.invoke(invoke, self.now).unwrap();
         self.pump();
         self.sent.len() - 1
     }
 
-    /// Makes a request, answers it with this result if it is sent, and returns the outcome, and `true` if it was sent.
+    /// Makes a request, and answers it with the result `answer` if it is sent. Returns the outcome, and `true` if the request was sent.
     fn fetch(&mut self, invoke: Invoke, answer: &str) -> (Outcome, bool) {
         let before = self.sent.len();
         let asked = self.ask(invoke);
@@ -1475,7 +1485,7 @@ fn only_an_equal_request_is_answered_by_a_cached_result() {
 #[test]
 fn a_change_drops_the_cached_results_that_it_is_about_and_no_result_under_way_is_cached() {
     let contents = r#"{"resultType":"complete","contents":[],"ttlMs":60000}"#;
-    let of = |what: &str| match what {
+    let request_and_answer = |what: &str| match what {
         "tools" => (Invoke::list_tools(None), list("x", "60000")),
         "prompts" => (Invoke::list_prompts(None), r#"{"resultType":"complete","prompts":[],"ttlMs":60000}"#.to_string()),
         "resources" => (Invoke::list_resources(None), r#"{"resultType":"complete","resources":[],"ttlMs":60000}"#.to_string()),
@@ -1491,13 +1501,13 @@ fn a_change_drops_the_cached_results_that_it_is_about_and_no_result_under_way_is
     ] {
         let mut bench = caching(|_| {});
         for what in everything {
-            let (invoke, answer) = of(what);
+            let (invoke, answer) = request_and_answer(what);
             assert!(bench.fetch(invoke, &answer).1);
         }
         let frame = notice(&bench, method, params);
         bench.event(1, "", &frame);
         for what in everything {
-            let (invoke, answer) = of(what);
+            let (invoke, answer) = request_and_answer(what);
             assert_eq!(bench.fetch(invoke, &answer).1, dropped.contains(&what), "{what} after {method}");
         }
     }
@@ -1542,6 +1552,7 @@ fn all_cached_results_are_dropped_after_a_401_or_403_and_only_the_list_of_tools_
         let called = bench.ask(Invoke::call_tool("t", Json::parse("{}").unwrap()));
         bench.json(called, status, &error(bench.id(called), code));
         if status == 400 {
+            // After a header mismatch the client looks up the list of tools.
             bench.json(called + 1, 500, "");
         }
         bench.done.clear();
@@ -1616,7 +1627,7 @@ fn a_stream_without_a_handshake_is_not_resumed() {
 }
 
 #[test]
-fn a_response_to_another_request_is_dropped_without_a_handshake() {
+fn without_a_handshake_a_response_to_another_request_is_dropped() {
     let mut bench = Bench::modern();
     bench.call("t");
     bench.call("t");
@@ -1667,18 +1678,18 @@ fn the_stream_of_a_subscription_that_is_not_acknowledged_in_time_is_closed() {
 
 #[test]
 fn a_redirection_is_followed_to_the_same_origin_if_it_keeps_the_body() {
-    let status =
+    let not_followed =
         |code: u16| format!("the server redirects the request to an address that the client does not follow (status {code})");
     for (code, location, expected) in [
         (307, "/other?x=1", Ok("POST /other?x=1 [s1] tools/call")),
         (308, "https://example.com/other", Ok("POST /other [s1] tools/call")),
         (307, "mcp/", Ok("POST /mcp/ [s1] tools/call")),
-        (307, "https://evil.example/mcp", Err(status(307))),
-        (307, "http://example.com/mcp", Err(status(307))),
-        (307, "", Err(status(307))),
-        (301, "/other", Err(status(301))),
-        (302, "/other", Err(status(302))),
-        (303, "/other", Err(status(303))),
+        (307, "https://evil.example/mcp", Err(not_followed(307))),
+        (307, "http://example.com/mcp", Err(not_followed(307))),
+        (307, "", Err(not_followed(307))),
+        (301, "/other", Err(not_followed(301))),
+        (302, "/other", Err(not_followed(302))),
+        (303, "/other", Err(not_followed(303))),
     ] {
         let mut bench = Bench::legacy();
         bench.call("t");
@@ -1732,7 +1743,7 @@ fn an_informational_head_and_input_for_a_request_that_is_over_have_no_effect() {
 }
 
 #[test]
-fn a_request_above_the_limit_is_lost_at_once() {
+fn a_call_above_the_limit_is_lost_and_not_sent() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| config.limits.calls = 1);
     bench.open("s1");
     bench.call("t");
