@@ -55,7 +55,7 @@ where
 ///
 /// The future is ready when the session is closed, all handlers have ended, the last frames are written (for which the peer has 5 s), and
 /// the transport is closed. Its output is the reason for which the session closed, or [`Error::Broken`] if the transport failed.
-/// If the runtime shuts down first, it is [`CloseReason::Failed`]. [`Peer::close`] can close the session gracefully.
+/// If the runtime shuts down first, the output is [`CloseReason::Failed`]. [`Peer::close`] can close the session gracefully.
 ///
 /// # Panics
 /// The future passes on a panic of the task.

@@ -58,17 +58,17 @@ pub struct Service {
     shared_config: Mutex<Option<protocol_core::Arc<Config>>>,
     page_size: usize,
     catalog: Catalog,
-    /// [`Service::catalog`] was called, so the lists may change while sessions run.
+    /// `true` if [`Service::catalog`] was called: then the lists may change while sessions run.
     is_changeable: bool,
     completer: Option<Completer>,
     sealer: Arc<Sealer>,
     version: String,
     effects: EffectSetup,
     methods: BTreeMap<String, Method>,
-    notifications: BTreeMap<String, Notified>,
+    notifications: BTreeMap<String, NotificationHandler>,
 }
 
-type Notified = Box<dyn Fn(Option<Json>) + Send + Sync>;
+type NotificationHandler = Box<dyn Fn(Option<Json>) + Send + Sync>;
 type Method = Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
 
 /// A tool or prompt was refused: the schema of its arguments has a keyword that cannot be checked without the feature `validate`.
@@ -82,7 +82,7 @@ pub struct SchemaUnchecked {
     pub rule: String,
 }
 
-/// The schema given to [`Tool::raw`] is not a JSON Schema of an object.
+/// The schema given to [`Tool::raw`] is not a JSON Schema of an object, or has an annotation that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the schema of tool `{tool}` {reason}")]
 #[non_exhaustive]
@@ -108,6 +108,7 @@ pub(crate) enum Start {
 }
 
 impl Start {
+    /// An answer by `future`: a task, or a handler that may be frozen if the call allows it.
     pub(crate) fn task(served: Arc<ServedCall>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
         match served.may_freeze() {
             true => Self::Handler(Box::pin(future)),
@@ -157,7 +158,7 @@ impl Service {
     ///
     /// # Errors
     /// [`SchemaUnchecked`] if the schema of its arguments has a keyword that cannot be checked. Never with the feature `validate`, which is
-    /// on by default: then every keyword is checked but `format`, which is only an annotation in JSON Schema 2020-12.
+    /// on by default: then every keyword is checked except `format`, which is only an annotation in JSON Schema 2020-12.
     pub fn try_tool(self, tool: Tool) -> Result<Self, SchemaUnchecked> {
         self.catalog.insert_tool(tool)?;
         Ok(self)
@@ -197,8 +198,8 @@ impl Service {
         self
     }
 
-    /// Returns the handle that adds and removes tools, prompts and resources while this service is served. Take it before the first session
-    /// begins: only sessions that begin after this call declare all three lists, even if empty, and that they may change (MCP
+    /// Returns the handle that adds and removes tools, prompts and resources while this service is served. Call this method before the
+    /// first session begins: only sessions that begin later declare all three lists, even if they are empty, and that they may change (MCP
     /// `listChanged`).
     pub fn catalog(&mut self) -> Catalog {
         self.is_changeable = true;
@@ -254,8 +255,8 @@ impl Service {
         self
     }
 
-    /// Sets the version of the handlers. The state of a call between two rounds is bound to it: a retry with a state of another version is
-    /// refused, and the caller starts again. Change the version when a handler can no longer go on from an older state. Default: empty.
+    /// Sets the version of the handlers. The state of a call between two rounds is valid for this version alone: a retry with a state of another
+    /// version is refused, and the caller starts again. Change the version when a handler can no longer go on from an older state. Default: empty.
     #[must_use]
     pub fn handlers_version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
@@ -293,8 +294,8 @@ impl Service {
         self
     }
 
-    /// Changes the configuration of future sessions: deadlines, limits, rate windows and more. The capabilities in it are ignored, except
-    /// for logging: they follow from the registered entries.
+    /// Changes the configuration of future sessions: deadlines, limits, rate windows and more. Except for logging, its capabilities are
+    /// ignored, since they follow from the registered entries.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
@@ -583,7 +584,7 @@ fn unknown(uri: &str) -> Start {
 
 fn configure(served: &ServedCall, options: ServeOptions) {
     if options != ServeOptions::default() {
-        // It fails if the call was cancelled meanwhile. Then no deadline is needed.
+        // This fails if the call was cancelled in the meantime. Then no deadline is needed.
         let _ = served.configure(options);
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct State {
     /// The task that waits for the deadlines of `server`.
     deadlines: DriverSlot,
     /// `true` if the task that waits for deadlines runs, or is about to be started.
-    has_deadlines: bool,
+    has_deadline_task: bool,
     /// Wakers of tasks that have something to do after this verb.
     woken: Vec<Waker>,
 }
@@ -88,15 +88,15 @@ impl State {
             sessions: BTreeMap::new(),
             exchanges: BTreeMap::new(),
             deadlines: DriverSlot::default(),
-            has_deadlines: false,
+            has_deadline_task: false,
             woken: Vec::new(),
         }
     }
 
     // ---- Requests ----
 
-    /// Takes a request. Returns the session that it opens, if it opens one; that session needs a driver. `extensions` are passed on with
-    /// the frame.
+    /// Takes a request. Returns its exchange, and the session that the request opens, if it opens one: the caller then makes a driver for
+    /// that session. `extensions` are passed on with the frame.
     pub(super) fn begin(
         &mut self,
         request: &HttpRequest<'_>,
@@ -109,7 +109,8 @@ impl State {
         (exchange, self.distribute(extensions))
     }
 
-    /// The next part of a response. If there is none yet, keeps `spare` to wake the task that waits for it.
+    /// The next part of a response. If there is none yet, keeps `spare`, a clone of `waker` (see [`park`]), to wake the task that waits for
+    /// the part.
     pub(super) fn poll_response(
         &mut self,
         exchange: HttpExchangeId,
@@ -128,7 +129,8 @@ impl State {
         part
     }
 
-    /// Handles the loss of an exchange. Returns the waker of the task that waited for it, to be dropped after the lock is released.
+    /// Handles the loss of an exchange. Returns the waker of the task that waited for its response, to be dropped after the lock is
+    /// released.
     pub(super) fn lose(&mut self, exchange: HttpExchangeId, now: Instant) -> Option<Waker> {
         self.server.handle_lost(exchange, now);
         self.exchanges.remove(&exchange).flatten()
@@ -156,8 +158,8 @@ impl State {
         }
     }
 
-    /// Moves the orders of a session into `orders`, and keeps `spare` to wake its driver when there are further orders. The session is
-    /// forgotten with its last order.
+    /// Moves the orders of a session into `orders`. After [`Order::Close`], the last order, the session is forgotten; otherwise `spare` is
+    /// kept to wake its driver when there are further orders.
     pub(super) fn take_orders(
         &mut self,
         session: SessionKey,
@@ -194,7 +196,7 @@ impl State {
         for session in self.server.session_keys().collect::<Vec<_>>() {
             self.server.close_session(session, now);
         }
-        // No deadline is left, so the task that waits for deadlines ends.
+        // No deadline is left, so the task that waits for deadlines ends when it is woken.
         self.woken.extend(self.deadlines.take());
     }
 
@@ -232,15 +234,15 @@ impl State {
 
     // ---- Deadlines ----
 
-    /// Returns `true` if the task that waits for deadlines must be started.
+    /// Returns `true` if the task that waits for deadlines must be started now. From then on the task counts as running.
     pub(super) fn starts_deadlines(&mut self) -> bool {
-        let starts = !self.has_deadlines && self.server.poll_timeout().is_some();
-        self.has_deadlines |= starts;
+        let starts = !self.has_deadline_task && self.server.poll_timeout().is_some();
+        self.has_deadline_task |= starts;
         starts
     }
 
-    /// Handles the deadlines that are due. Returns the next deadline, and keeps `spare` to wake the task when there is an earlier one. If
-    /// there is no next deadline, the task ends.
+    /// Handles the deadlines that are due. Returns the next deadline, and keeps `spare` to wake the task if an earlier deadline is added.
+    /// If there is no next deadline, the task ends.
     pub(super) fn expire(&mut self, now: Instant, waker: &Waker, spare: &mut Option<Waker>) -> Option<Instant> {
         self.server.handle_timeout(now);
         let next = self.deadlines.arm(self.server.poll_timeout());
@@ -255,10 +257,11 @@ impl State {
 
     /// Notes that the task that waits for deadlines has ended. Returns its waker, to be dropped after the lock is released.
     pub(super) fn end_deadlines(&mut self) -> Option<Waker> {
-        self.has_deadlines = false;
+        self.has_deadline_task = false;
         self.deadlines.take()
     }
 
+    /// The number of sessions, and the number of exchanges.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.server.sessions(), self.server.exchanges())
     }

@@ -120,7 +120,7 @@ impl Outgoing {
         parts.saturating_add(self.meta.as_ref().map_or(0, |meta| meta.as_bytes().len()))
     }
 
-    /// The JSON that the owner passed: the exact parameters, or the arguments of a tool or a prompt.
+    /// The JSON that the owner passed: the exact parameters, those of a custom request, or the arguments of a tool or a prompt.
     #[inline]
     pub(crate) fn given(&self) -> Option<&Json> {
         match &self.parts {

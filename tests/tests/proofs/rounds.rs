@@ -36,7 +36,7 @@ struct Rounds {
     call: OutboundId,
     outcome: Option<Outcome>,
     /// The requests whose handlers run.
-    serves: Vec<InboundId>,
+    running: Vec<InboundId>,
     /// The ids of the requests that the client has sent, in order.
     requests: Vec<u64>,
     /// The newest round that the client has received: its state, and the answers that were given to its input requests.
@@ -63,7 +63,7 @@ struct Left {
     late: u8,
     losses: u8,
     closes: u8,
-    /// Keeping the call between two rounds, and continuing it as another call.
+    /// Saving the pending input of the call between two rounds, and continuing from it as another call.
     keeps: u8,
 }
 
@@ -86,7 +86,7 @@ enum Step {
     Late(usize),
     /// The exchange of the newest request is lost.
     Lose,
-    /// Keeps the call between two rounds, cancels it, and continues the kept call.
+    /// Saves the pending input of the call between two rounds, cancels the call, and continues from what was saved.
     Keep,
     Close(usize, Close),
     /// The transport of this end reports the end of input, after the other session has closed.
@@ -116,7 +116,7 @@ impl Rounds {
             left,
             call,
             outcome: None,
-            serves: Vec::new(),
+            running: Vec::new(),
             requests: Vec::new(),
             round: None,
             is_between: false,
@@ -161,10 +161,10 @@ impl Rounds {
                 Event::Request { id, request, .. } => {
                     let retry = request.retry();
                     assert_eq!(retry.is_some(), self.requests.len() > 1, "a retry names a round, and a first request none");
-                    self.serves.push(id);
+                    self.running.push(id);
                 }
                 Event::Cancelled { id, .. } => {
-                    self.serves.retain(|serve| *serve != id);
+                    self.running.retain(|running| *running != id);
                     let end = &mut self.ends[SERVER];
                     let _ = end.session.respond(id, Reply::Done, end.now);
                 }
@@ -225,6 +225,7 @@ impl Rounds {
         self.old.iter().enumerate().filter(move |(_, text)| ended(text)).map(|(place, _)| place)
     }
 
+    /// The number of bytes in the outbox of the client, and the number of frames polled. If both are unchanged, no frame was made in between.
     fn queued(&self) -> (usize, u64) {
         let stats = self.ends[CLIENT].session.stats();
         (stats.queued_bytes, stats.frames_out)
@@ -236,7 +237,7 @@ impl Explored for Rounds {
 
     fn steps(&self) -> Vec<Step> {
         let (mut all, left, is_open) = (Vec::new(), self.left, self.outcome.is_none());
-        if !self.serves.is_empty() {
+        if !self.running.is_empty() {
             all.extend((!self.plan.is_empty()).then_some(Step::Ask));
             all.extend([Step::Respond].into_iter().chain((left.progress > 0).then_some(Step::Update)));
         }
@@ -271,16 +272,16 @@ impl Explored for Rounds {
                     |name: &str| Ask::Elicit(Elicit::new(name, json(r#"{"type":"object","properties":{"v":{"type":"string"}}}"#)));
                 let round = names.iter().fold(InputRound::new(), |round, name| round.ask(*name, form(name)));
                 let round = state.into_iter().fold(round, InputRound::with_state);
-                let (id, end) = (self.serves.remove(0), &mut self.ends[SERVER]);
+                let (id, end) = (self.running.remove(0), &mut self.ends[SERVER]);
                 end.session.finish_round(id, round, end.now).expect("its handler runs");
             }
             Step::Respond => {
-                let (id, end) = (self.serves.remove(0), &mut self.ends[SERVER]);
+                let (id, end) = (self.running.remove(0), &mut self.ends[SERVER]);
                 end.session.respond(id, Reply::Done, end.now).expect("its handler runs");
             }
             Step::Update => {
                 self.left.progress -= 1;
-                let (id, end) = (self.serves[0], &mut self.ends[SERVER]);
+                let (id, end) = (self.running[0], &mut self.ends[SERVER]);
                 end.session.progress(id, Progress::value(1.0), end.now).expect("its handler runs");
             }
             Step::Answer(place) => {
@@ -393,12 +394,12 @@ impl Explored for Rounds {
     }
 
     fn state(&self) -> impl Hash {
-        // The judge is part of the state, since its verdict on a step may depend on the steps before, even if the sessions are equal.
+        // The judge is part of the state: after different steps that lead to equal sessions, its verdict on the next step may differ.
         let sessions = [CLIENT, SERVER].map(|end| {
             let session = &self.ends[end].session;
             (format!("{:?}", session.subject()), session.judge().clone())
         });
-        let observed = format!("{:?}{:?}{:?}{:?}", self.outcome, self.serves, self.round, self.open);
+        let observed = format!("{:?}{:?}{:?}{:?}", self.outcome, self.running, self.round, self.open);
         let old = if self.left.late > 0 { self.old.clone() } else { Vec::new() };
         (sessions, self.under_way.clone(), self.left, self.plan.len(), observed, old, self.cancelled)
     }
@@ -412,7 +413,7 @@ impl Explored for Rounds {
     }
 }
 
-/// Takes the steps in every order. More than `states` states must be reached.
+/// Takes the steps of `plan` and `left` in every order. More than `states` states must be reached.
 fn search(plan: &[Asks], left: Left, states: usize) {
     let found = explore(|| Rounds::new(plan, left), Bounds::default()).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{found:?}");

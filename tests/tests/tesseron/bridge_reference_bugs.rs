@@ -1,6 +1,6 @@
 //! The bugs of the reference gateway (`docs/protocols/tesseron.md`, "Faults of the reference implementation", numbered in the order of its
-//! table): the bridge has none of them. Bugs of the app end alone (2, 5, 9), of the bind of a channel (21) or of timers in JavaScript
-//! (24) cannot occur in a bridge.
+//! table): the bridge has none of them. A bridge cannot have the bugs of an app (2, 5, 9), of the bind of a channel (21) and of timers in
+//! JavaScript (24).
 
 use protocol_core::{Instant, TransportEnd};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn claim_by_code(rig: &mut Rig, id: u64, code: &str) {
     rig.agent(&call_tool(&id.to_string(), "tesseron__claim_session", &json!({"code": code}).to_string(), None));
 }
 
-/// An app that was dialled for the claim code `code`.
+/// Claims an app by the claim code `code`, and dials it. Returns the index of the app.
 fn dial_bound(rig: &mut Rig, id: u64, code: &str) -> usize {
     claim_by_code(rig, id, code);
     let (claim, _) = rig.wanted_claim();
@@ -178,7 +178,7 @@ fn bug_11_the_end_of_an_old_channel_does_not_end_the_new_one() {
     let first = dial_bound(&mut rig, 1, "PQ7N-4D");
     rig.app(first, &hello("ledger", ACTIONS, RESOURCES));
     let leg = rig.leg(first);
-    // The app is dialled again with another code and the same session. Its old channel is still open, since the app does not read it.
+    // The app is dialled again with another code and the same session. Its old channel is still open, since the app does not read from it.
     rig.call(2, "ledger__t").stall(leg).agent(&cancelled(2)).drop_received();
     claim_by_code(&mut rig, 3, "OTHER");
     let (claim, _) = rig.wanted_claim();
@@ -359,7 +359,7 @@ fn bug_20_a_missing_output_is_null() {
     let call = rig.invoked(app);
     rig.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"invocationId":"{}"}}}}"#, call.id, call.invocation));
     assert_eq!(rig.response(1)["result"], json!({"content": [{"type": "text", "text": "null"}]}));
-    // A result that is not an object with an `output` still becomes a valid result of the tool.
+    // A result that is not an object with an `output` becomes a tool error, which is a valid result.
     for (id, result) in [(2, r#"{"entry":1}"#), (3, "null"), (4, "7"), (5, "[]"), (6, r#""text""#)] {
         rig.call(id, "ledger__t");
         let call = rig.invoked(app);
