@@ -25,7 +25,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
 
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         // Written without tokio's cooperative budget. A driver itself limits the bytes of a turn. In an early send, the budget is that of
-        // the task that made the call: if the budget is used up, the write would be delayed until this task yields, which it may never do.
+        // the task that made the call: if that budget were used up, the write would wait until the task yields, which may never happen.
         pin!(coop::unconstrained(poll_fn(|cx| Pin::new(&mut *writer).poll_write_vectored(cx, pieces)))).poll(cx)
     }
 
@@ -58,8 +58,8 @@ mod tests {
 
     use super::*;
 
-    /// The bug: a task whose budget was used up made a call, and blocked its thread until the answer came. The call was not sent before the
-    /// task yielded.
+    /// The bug: a task whose budget was used up made a call, and then blocked its thread to wait for the answer. The call would have been
+    /// sent only when the task yielded, so the answer never came.
     #[test]
     fn regression_a_write_does_not_depend_on_the_budget_of_the_calling_task() {
         let task = async {

@@ -40,8 +40,8 @@ impl Checker {
     }
 
     /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. It is also an error if the check gets
-    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level. If the
-    /// check of an alternative reaches such a limit, an `anyOf` is valid only if another alternative fits, and a `oneOf` is never valid.
+    /// deeper than [`MAX_DEPTH`], or takes too many steps, since the time for nested untagged alternatives can double with each level. If
+    /// the check of an alternative reaches such a limit, an `anyOf` is valid only if another alternative fits, and a `oneOf` is never valid.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
         let found = Found::All(ValidationErrors::default());
@@ -164,6 +164,7 @@ impl Audit<'_> {
         Ok(())
     }
 
+    /// Fails unless the keyword at the current path is enforced.
     fn enforced(&self, is_enforced: bool) -> Result<(), Unchecked> {
         if is_enforced { Ok(()) } else { Err(Unchecked(self.path.0.clone())) }
     }
@@ -410,7 +411,7 @@ impl Walk<'_> {
         (fitting, limit)
     }
 
-    /// Returns `true` if the rest of the value cannot change the result, so that the walk can stop.
+    /// Returns `true` if the rest of the value and of the schema cannot change the result, so that the walk can stop.
     const fn is_decided(&self) -> bool {
         matches!(self.found, Found::First(Fit::Wrong | Fit::Unknown(_)))
     }

@@ -53,23 +53,23 @@ impl Audit {
 #[derive(Serialize)]
 struct Line<'a> {
     tool: &'a str,
-    outcome: Ended,
+    outcome: Outcome,
     done: bool,
     steps: Option<u64>,
     partial: Option<Value>,
 }
 
-/// The way in which a call ended.
+/// The outcome of a call, as the log names it.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Ended {
+enum Outcome {
     Ok,
     Error,
     Cancelled,
     Timeout,
 }
 
-impl From<&CancelReason> for Ended {
+impl From<&CancelReason> for Outcome {
     fn from(why: &CancelReason) -> Self {
         match why {
             CancelReason::Deadline => Self::Timeout,
@@ -129,8 +129,8 @@ impl AuditedCall {
             let result = work.as_mut().poll(task);
             match (&why, &result) {
                 (Some(why), _) => self.write(why.into()),
-                (None, Poll::Ready(Ok(_))) => self.write(Ended::Ok),
-                (None, Poll::Ready(Err(_))) => self.write(Ended::Error),
+                (None, Poll::Ready(Ok(_))) => self.write(Outcome::Ok),
+                (None, Poll::Ready(Err(_))) => self.write(Outcome::Error),
                 (None, Poll::Pending) => {}
             }
             result
@@ -138,11 +138,11 @@ impl AuditedCall {
         .await
     }
 
-    fn write(&mut self, outcome: Ended) {
+    fn write(&mut self, outcome: Outcome) {
         if std::mem::replace(&mut self.written, true) {
             return;
         }
-        let done = outcome == Ended::Ok;
+        let done = outcome == Outcome::Ok;
         let notes = std::mem::take(&mut *self.record.0.lock().unwrap_or_else(PoisonError::into_inner));
         let partial = notes.partial.filter(|_| !done).and_then(|partial| partial());
         self.audit.write(&Line { tool: self.tool, outcome, done, steps: notes.steps, partial });
@@ -157,9 +157,9 @@ impl Drop for AuditedCall {
             return;
         }
         let outcome = match self.context.cancellation().reason() {
-            Some(why) => Ended::from(&why),
-            None if std::thread::panicking() => Ended::Error,
-            None => Ended::Cancelled,
+            Some(why) => Outcome::from(&why),
+            None if std::thread::panicking() => Outcome::Error,
+            None => Outcome::Cancelled,
         };
         self.write(outcome);
     }

@@ -28,7 +28,7 @@ impl Folder {
                 Ok(mut file) => {
                     let written = file.write_all(&bytes).and_then(|()| file.flush());
                     return written.map(|()| path.clone()).map_err(|error| {
-                        // A part of a file is of no use to anybody, and may fill the disk.
+                        // An incomplete file is of no use, and may fill the disk.
                         let _ = fs::remove_file(&path);
                         format!("{}: {error}", path.display())
                     });
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_mime_type_gets_the_extension_bin() {
+    fn a_mime_type_determines_the_extension_and_an_unknown_one_gets_bin() {
         assert_eq!(extension("image/PNG; q=1"), "png");
         assert_eq!(extension("image/../../etc/passwd"), "bin");
     }

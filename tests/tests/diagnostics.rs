@@ -54,7 +54,9 @@ struct Span {
     name: &'static str,
     level: Level,
     fields: Fields,
+    /// The number of handles that were not dropped.
     references: usize,
+    /// The number of times that the span was entered.
     entered: usize,
 }
 
@@ -83,13 +85,14 @@ struct Memory {
 
 /// A subscriber that records all spans and events. Clones share the records.
 #[derive(Clone, Default)]
-struct Listener {
+struct Recorder {
     memory: Arc<Mutex<Memory>>,
     /// Peers whose statistics the subscriber reads at each span and event. A read would block if the lock of the peer were held.
     inspected: Arc<Mutex<Vec<Peer>>>,
 }
 
-impl Listener {
+impl Recorder {
+    /// Reads the statistics of the inspected peers, and then changes the records.
     fn note<T>(&self, note: impl FnOnce(&mut Memory) -> T) -> T {
         for peer in self.inspected.lock().unwrap().iter() {
             let _ = peer.stats();
@@ -124,7 +127,7 @@ fn index(id: &Id) -> usize {
     usize::try_from(id.into_u64()).unwrap() - 1
 }
 
-impl Subscriber for Listener {
+impl Subscriber for Recorder {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -184,22 +187,22 @@ impl Subscriber for Listener {
 // ---- Two ends with a subscriber ----
 
 struct World {
-    listener: Listener,
+    recorder: Recorder,
     executor: Executor,
     caller: Peer,
     callee: Peer,
-    _listening: tracing::subscriber::DefaultGuard,
+    _guard: tracing::subscriber::DefaultGuard,
 }
 
 fn world(service: Service, client: impl Client) -> World {
-    let listener = Listener::default();
-    let listening = tracing::subscriber::set_default(listener.clone());
+    let recorder = Recorder::default();
+    let guard = tracing::subscriber::set_default(recorder.clone());
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service), executor.runtime());
     let client = Endpoint::client(Arc::new(client), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
     let (caller, callee) = (client.peer(), server.peer());
     connect(&executor, server, client);
-    World { listener, executor, caller, callee, _listening: listening }
+    World { recorder, executor, caller, callee, _guard: guard }
 }
 
 fn service() -> Service {
@@ -237,19 +240,19 @@ fn a_call_and_its_invocation_each_have_a_span_from_beginning_to_end() {
     world.wait(call);
     world.executor.run_until_stalled();
     for (name, is_entered) in [("call", false), ("invocation", true)] {
-        let spans = world.listener.spans(name);
+        let spans = world.recorder.spans(name);
         let [span] = &spans[..] else { panic!("{spans:?}") };
         assert_eq!((span.level, span.references, span.entered > 0), (Level::INFO, 0, is_entered), "{span:?}");
         assert_eq!((span.fields.get("op"), span.fields.get("name"), span.fields.get("depth")), ("CallTool", "echo", "0"));
     }
-    assert_eq!(world.listener.spans("call")[0].fields.get("id"), id);
-    assert!(world.listener.spans("invocation")[0].fields.get("id").starts_with("in-"));
-    let ended = world.listener.recorded_once("call ended");
+    assert_eq!(world.recorder.spans("call")[0].fields.get("id"), id);
+    assert!(world.recorder.spans("invocation")[0].fields.get("id").starts_with("in-"));
+    let ended = world.recorder.recorded_once("call ended");
     assert_eq!((ended.level, ended.target, ended.fields.get("outcome")), (Level::DEBUG, "protocol_core", "result"));
-    assert_eq!(world.listener.span_of(&ended).unwrap().name, "call");
-    let answered = world.listener.recorded_once("answered");
+    assert_eq!(world.recorder.span_of(&ended).unwrap().name, "call");
+    let answered = world.recorder.recorded_once("answered");
     assert_eq!((answered.level, answered.fields.get("answer")), (Level::DEBUG, "result"));
-    assert_eq!(world.listener.span_of(&answered).unwrap().name, "invocation");
+    assert_eq!(world.recorder.span_of(&answered).unwrap().name, "invocation");
 }
 
 #[test]
@@ -258,7 +261,7 @@ fn the_span_of_an_invocation_has_the_trace_of_its_caller() {
     let meta = Json::parse(r#"{"traceparent":"00-1-2-01","tracestate":"a=b","baggage":"k=v"}"#).unwrap();
     world.wait(world.caller.call(Invoke::call_tool("echo", Json::empty_object()).with_meta(meta)).unwrap());
     world.wait(world.call("echo"));
-    let spans = world.listener.spans("invocation");
+    let spans = world.recorder.spans("invocation");
     for (name, value) in [("traceparent", "00-1-2-01"), ("tracestate", "a=b"), ("baggage", "k=v")] {
         assert_eq!((spans[0].fields.get(name), spans[1].fields.get(name)), (value, ""), "{name}");
     }
@@ -278,11 +281,11 @@ fn only_events_of_a_handler_are_recorded_in_the_span_of_its_invocation() {
     let (one, two) = (world.call("one"), world.call("two"));
     world.wait(async { (one.await, two.await) });
     tracing::info!("outside");
-    for recorded in world.listener.recorded("before").into_iter().chain(world.listener.recorded("after")) {
-        let span = world.listener.span_of(&recorded).expect("a span");
+    for recorded in world.recorder.recorded("before").into_iter().chain(world.recorder.recorded("after")) {
+        let span = world.recorder.span_of(&recorded).expect("a span");
         assert_eq!((span.name, span.fields.get("name")), ("invocation", recorded.fields.get("name")));
     }
-    assert_eq!(world.listener.recorded_once("outside").span, None);
+    assert_eq!(world.recorder.recorded_once("outside").span, None);
 }
 
 /// Answers a sampling request by calling the tool `inner` on its behalf.
@@ -314,16 +317,16 @@ fn spans_have_the_sampling_depth_and_an_input_request_has_a_span() {
     let id = call.id().to_string();
     world.wait(call);
     for name in ["call", "invocation"] {
-        let depths: Vec<_> = world.listener.spans(name).iter().map(|span| span.fields.clone()).collect();
+        let depths: Vec<_> = world.recorder.spans(name).iter().map(|span| span.fields.clone()).collect();
         let depths: Vec<_> = depths.iter().map(|fields| (fields.get("name"), fields.get("depth"))).collect();
         assert_eq!(depths, [("outer", "0"), ("inner", "1")], "{name}");
     }
-    let input_requests = world.listener.spans("input_request");
+    let input_requests = world.recorder.spans("input_request");
     let [input_request] = &input_requests[..] else { panic!("{input_requests:?}") };
     let fields = &input_request.fields;
     assert_eq!((fields.get("ask"), fields.get("depth"), fields.get("parent")), ("sample", "1", id.as_str()));
-    let answering = world.listener.recorded_once("answering");
-    assert_eq!(world.listener.span_of(&answering).unwrap().name, "input_request");
+    let answering = world.recorder.recorded_once("answering");
+    assert_eq!(world.recorder.span_of(&answering).unwrap().name, "input_request");
 }
 
 #[test]
@@ -338,12 +341,12 @@ fn refused_progress_and_values_are_logged_as_warnings_with_the_reason() {
         (),
     );
     world.wait(world.call("bad"));
-    let refused = world.listener.recorded_once("progress refused");
+    let refused = world.recorder.recorded_once("progress refused");
     assert_eq!((refused.level, refused.fields.get("error")), (Level::WARN, "progress must be a finite number"));
-    let span = world.listener.span_of(&refused).expect("a span");
+    let span = world.recorder.span_of(&refused).expect("a span");
     assert_eq!((span.fields.get("name"), span.fields.get("id")), ("bad", refused.fields.get("id")));
     let values: Vec<_> =
-        world.listener.recorded("value refused").iter().map(|recorded| recorded.fields.get("error").to_owned()).collect();
+        world.recorder.recorded("value refused").iter().map(|recorded| recorded.fields.get("error").to_owned()).collect();
     assert_eq!(values, ["a checkpoint must be a JSON object", "a log record that has no JSON"]);
 }
 
@@ -360,33 +363,33 @@ fn a_cancel_is_logged_with_its_reason_and_a_result_after_it_as_late() {
     call.cancel(Some("no\nlonger wanted"));
     world.wait(call);
     world.executor.run_until_stalled();
-    let cancelled = world.listener.recorded_once("cancelled");
+    let cancelled = world.recorder.recorded_once("cancelled");
     assert_eq!((cancelled.level, cancelled.fields.get("why")), (Level::DEBUG, "the caller cancelled the call"));
     assert_eq!(
         cancelled.fields.get("reason"),
         r#""no\nlonger wanted""#,
         "the reason is escaped, so that a peer cannot break lines in a log"
     );
-    let late = world.listener.recorded_once("late answer dropped");
+    let late = world.recorder.recorded_once("late answer dropped");
     assert_eq!((late.level, late.fields.get("answer")), (Level::DEBUG, "result"));
     for recorded in [&cancelled, &late] {
-        assert_eq!(world.listener.span_of(recorded).expect("a span").fields.get("name"), "slow");
+        assert_eq!(world.recorder.span_of(recorded).expect("a span").fields.get("name"), "slow");
     }
-    assert_eq!(world.listener.recorded("progress refused").len(), 0, "late progress is not an error");
-    assert_eq!(world.listener.recorded_once("call ended").fields.get("outcome"), "cancelled");
+    assert_eq!(world.recorder.recorded("progress refused").len(), 0, "late progress is not an error");
+    assert_eq!(world.recorder.recorded_once("call ended").fields.get("outcome"), "cancelled");
 }
 
 #[test]
 fn a_handler_that_is_dropped_after_its_grace_is_logged_as_a_warning() {
     let world = world(service().tool(stuck().deadline(ms(100))), ());
     world.wait(world.call("stuck"));
-    assert_eq!(world.listener.recorded_once("cancelled").fields.get("why"), "the call's deadline has passed");
-    assert_eq!(world.listener.recorded("abandoned while it was still running").len(), 0);
+    assert_eq!(world.recorder.recorded_once("cancelled").fields.get("why"), "the call's deadline has passed");
+    assert_eq!(world.recorder.recorded("abandoned while it was still running").len(), 0);
     world.executor.run_for(ms(5000));
-    let given_up = world.listener.recorded_once("abandoned while it was still running");
-    assert_eq!(given_up.level, Level::WARN);
-    assert_eq!(world.listener.span_of(&given_up).expect("a span").fields.get("name"), "stuck");
-    assert_eq!(world.listener.recorded_once("late answer dropped").fields.get("answer"), "error");
+    let abandoned = world.recorder.recorded_once("abandoned while it was still running");
+    assert_eq!(abandoned.level, Level::WARN);
+    assert_eq!(world.recorder.span_of(&abandoned).expect("a span").fields.get("name"), "stuck");
+    assert_eq!(world.recorder.recorded_once("late answer dropped").fields.get("answer"), "error");
 }
 
 /// A client that panics at every log record.
@@ -409,19 +412,19 @@ fn panics_of_handlers_and_clients_are_logged_as_errors_with_their_message() {
     let world = world(service().tool(panics).tool(blocks).tool(logs), PanickingClient);
     for (name, message) in [("panics", "planned: 1"), ("blocks", "planned"), ("logs", "a record")] {
         world.wait(world.call(name));
-        let recorded = world.listener.recorded("panicked");
+        let recorded = world.recorder.recorded("panicked");
         let last = recorded.last().expect("the panic is logged");
         assert_eq!((last.level, last.fields.get("panic")), (Level::ERROR, message));
-        let span = world.listener.span_of(last).map(|span| span.fields.get("name").to_owned());
+        let span = world.recorder.span_of(last).map(|span| span.fields.get("name").to_owned());
         assert_eq!(span, (name != "logs").then(|| name.to_owned()));
     }
-    assert_eq!(world.listener.recorded("panicked").len(), 3);
+    assert_eq!(world.recorder.recorded("panicked").len(), 3);
 }
 
 /// A server whose client is the test.
-fn served(service: Service) -> (Listener, tracing::subscriber::DefaultGuard, Executor, Pipe) {
-    let listener = Listener::default();
-    let listening = tracing::subscriber::set_default(listener.clone());
+fn served(service: Service) -> (Recorder, tracing::subscriber::DefaultGuard, Executor, Pipe) {
+    let recorder = Recorder::default();
+    let guard = tracing::subscriber::set_default(recorder.clone());
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service), executor.runtime());
     let (mut near, far) = pipe();
@@ -433,15 +436,15 @@ fn served(service: Service) -> (Listener, tracing::subscriber::DefaultGuard, Exe
         near.send(frame.into()).unwrap();
     }
     executor.run_until_stalled();
-    (listener, listening, executor, near)
+    (recorder, guard, executor, near)
 }
 
 #[test]
 fn a_violation_is_logged_as_a_warning_with_the_name_of_its_rule() {
-    let (listener, _listening, executor, mut near) = served(service().tool(stuck()));
+    let (recorder, _guard, executor, mut near) = served(service().tool(stuck()));
     near.send(result(99).into()).unwrap();
     executor.run_until_stalled();
-    let recorded = listener.recorded_once("the peer broke a rule");
+    let recorded = recorder.recorded_once("the peer broke a rule");
     assert_eq!((recorded.level, recorded.fields.get("rule")), (Level::WARN, Violation::UnknownResponse.as_str()));
 }
 
@@ -452,7 +455,7 @@ fn the_end_of_a_session_is_logged_with_its_reason() {
     world.caller.close(Close::Now);
     world.executor.run_for(ms(1));
     let recorded: Vec<_> = world
-        .listener
+        .recorder
         .recorded("closed")
         .iter()
         .map(|recorded| (recorded.level, recorded.fields.get("reason").to_owned()))
@@ -462,17 +465,17 @@ fn the_end_of_a_session_is_logged_with_its_reason() {
         [(Level::INFO, "closed by this end".to_owned()), (Level::INFO, "the peer ended the connection".to_owned())]
     );
     drop(world);
-    let (listener, _listening, executor, _near) = served(service());
+    let (recorder, _guard, executor, _near) = served(service());
     // The driver is dropped, and its endpoint with it.
     executor.shutdown();
-    let failed = listener.recorded_once("closed");
+    let failed = recorder.recorded_once("closed");
     assert_eq!((failed.level, failed.fields.get("reason")), (Level::WARN, "the transport failed"));
 }
 
 #[test]
 fn a_refused_handshake_is_logged_as_a_warning_with_its_error() {
-    let listener = Listener::default();
-    let _listening = tracing::subscriber::set_default(listener.clone());
+    let recorder = Recorder::default();
+    let _guard = tracing::subscriber::set_default(recorder.clone());
     let executor = Executor::new();
     let client = Endpoint::client(Arc::new(()), client_config(), executor.runtime());
     let peer = client.peer();
@@ -482,18 +485,18 @@ fn a_refused_handshake_is_logged_as_a_warning_with_its_error() {
     executor.run_until_stalled();
     near.send(testkit::scripted::error(1, -32000, "not today").into()).unwrap();
     executor.run_until_stalled();
-    let recorded = listener.recorded_once("the peer refused the handshake");
+    let recorded = recorder.recorded_once("the peer refused the handshake");
     assert_eq!((recorded.level, recorded.fields.get("code"), recorded.fields.get("error")), (Level::WARN, "-32000", "not today"));
     assert_eq!(peer.refusal(), Some(RpcError::new(-32000, "not today")));
 }
 
 #[test]
 fn texts_of_the_peer_are_logged_only_up_to_a_bound() {
-    let (listener, _listening, executor, mut near) = served(service().tool(stuck()));
+    let (recorder, _guard, executor, mut near) = served(service().tool(stuck()));
     let name = "é".repeat(10_000);
     near.send(testkit::scripted::request(1, "tools/call", &format!(r#"{{"name":"{name}"}}"#)).into()).unwrap();
     executor.run_until_stalled();
-    assert_eq!(listener.spans("invocation")[0].fields.get("name"), "é".repeat(200));
+    assert_eq!(recorder.spans("invocation")[0].fields.get("name"), "é".repeat(200));
 }
 
 #[test]
@@ -510,7 +513,7 @@ fn a_subscriber_that_reads_the_statistics_of_peers_never_blocks_on_their_lock() 
         });
         let inner = Tool::new("inner", async |_: Context, (): ()| -> Result<(), ToolError> { panic!("planned") });
         let world = world(service().tool(outer).tool(inner).tool(stuck().deadline(ms(10))), Agent);
-        world.listener.inspected.lock().unwrap().extend([world.caller.clone(), world.callee.clone()]);
+        world.recorder.inspected.lock().unwrap().extend([world.caller.clone(), world.callee.clone()]);
         world.wait(world.call("outer"));
         world.wait(world.call("stuck"));
         drop(world.call("stuck"));
@@ -519,12 +522,47 @@ fn a_subscriber_that_reads_the_statistics_of_peers_never_blocks_on_their_lock() 
         world.callee.close(Close::Now);
         world.executor.run_for(ms(10_000));
         world.caller.call_tool("late", Json::empty_object()).unwrap_err();
-        let open: Vec<_> = world.listener.memory.lock().unwrap().spans.iter().filter(|span| span.references > 0).cloned().collect();
-        world.listener.inspected.lock().unwrap().clear();
+        let open: Vec<_> = world.recorder.memory.lock().unwrap().spans.iter().filter(|span| span.references > 0).cloned().collect();
+        world.recorder.inspected.lock().unwrap().clear();
         sender.send(open).unwrap();
     });
     let open = done.recv_timeout(Duration::from_secs(30)).expect("the subscriber blocks on no lock");
     assert!(open.is_empty(), "every span has been closed: {open:?}");
+}
+
+#[test]
+fn a_refused_call_leaves_no_exchange_and_no_span_open() {
+    let world = world(service().tool(stuck()), ());
+    world.executor.run_until_stalled();
+    world.caller.close(Close::Now);
+    world.caller.call(Invoke::list_tools(None)).unwrap_err();
+    let spans = world.recorder.spans("call");
+    assert!(spans.iter().all(|span| span.references == 0), "{spans:?}");
+    assert_eq!(world.caller.stats().exchanges_out, 0);
+    assert_eq!(world.recorder.recorded("call ended").len(), 0);
+}
+
+#[test]
+fn invocations_that_end_in_their_first_poll_have_a_span_each() {
+    let quick = |name: &'static str| {
+        let tool = Tool::new(name, |_: Context, (): ()| {
+            tracing::info!("within");
+            std::future::ready(Ok(()))
+        });
+        tool.inline()
+    };
+    let world = world(service().tool(quick("one")).tool(quick("two")), ());
+    for name in ["one", "two", "one"] {
+        world.wait(world.call(name));
+    }
+    world.executor.run_until_stalled();
+    let spans = world.recorder.spans("invocation");
+    let names: Vec<_> = spans.iter().map(|span| (span.fields.get("name"), span.references)).collect();
+    assert_eq!(names, [("one", 0), ("two", 0), ("one", 0)]);
+    let within: Vec<_> = world.recorder.recorded("within").iter().map(|recorded| recorded.span).collect();
+    let answered: Vec<_> = world.recorder.recorded("answered").iter().map(|recorded| recorded.span).collect();
+    assert_eq!(within, answered);
+    assert!(within[0] < within[1] && within[1] < within[2]);
 }
 
 // ---- The counters of a session ----
@@ -613,39 +651,4 @@ fn open_exchanges_are_counted_on_both_sides() {
     assert_eq!((open(&server), server.session.stats().cancelled_calls), ((1, 1), 1), "a cancelled call gets no response");
     server.respond(one);
     assert_eq!(open(&server), (0, 0));
-}
-
-#[test]
-fn a_refused_call_leaves_no_exchange_and_no_span_open() {
-    let world = world(service().tool(stuck()), ());
-    world.executor.run_until_stalled();
-    world.caller.close(Close::Now);
-    world.caller.call(Invoke::list_tools(None)).unwrap_err();
-    let spans = world.listener.spans("call");
-    assert!(spans.iter().all(|span| span.references == 0), "{spans:?}");
-    assert_eq!(world.caller.stats().exchanges_out, 0);
-    assert_eq!(world.listener.recorded("call ended").len(), 0);
-}
-
-#[test]
-fn invocations_that_end_at_once_have_a_span_each() {
-    let quick = |name: &'static str| {
-        let tool = Tool::new(name, |_: Context, (): ()| {
-            tracing::info!("within");
-            std::future::ready(Ok(()))
-        });
-        tool.inline()
-    };
-    let world = world(service().tool(quick("one")).tool(quick("two")), ());
-    for name in ["one", "two", "one"] {
-        world.wait(world.call(name));
-    }
-    world.executor.run_until_stalled();
-    let spans = world.listener.spans("invocation");
-    let names: Vec<_> = spans.iter().map(|span| (span.fields.get("name"), span.references)).collect();
-    assert_eq!(names, [("one", 0), ("two", 0), ("one", 0)]);
-    let within: Vec<_> = world.listener.recorded("within").iter().map(|recorded| recorded.span).collect();
-    let answered: Vec<_> = world.listener.recorded("answered").iter().map(|recorded| recorded.span).collect();
-    assert_eq!(within, answered);
-    assert!(within[0] < within[1] && within[1] < within[2]);
 }

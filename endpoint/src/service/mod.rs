@@ -255,8 +255,9 @@ impl Service {
         self
     }
 
-    /// Sets the version of the handlers. The state of a call between two rounds is valid for this version alone: a retry with a state of another
-    /// version is refused, and the caller starts again. Change the version when a handler can no longer go on from an older state. Default: empty.
+    /// Sets the version of the handlers. The state of a call between two rounds is valid for this version alone: a retry with a state of
+    /// another version is refused, and the caller starts again. Change the version when a handler can no longer go on from an older state.
+    /// Default: empty.
     #[must_use]
     pub fn handlers_version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();

@@ -45,6 +45,7 @@ mod on {
         CancelReason, CloseReason, InboundId, InputKey, Invoke, NotLive, OutboundId, Outcome, ProgressError,
     };
 
+    /// The target of all spans and events.
     const TARGET: &str = "protocol_core";
 
     /// The maximum number of characters that are recorded of a text of the peer.
@@ -54,7 +55,7 @@ mod on {
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Span(OnceLock<Box<tracing::Span>>);
 
-    /// A guard: the span is entered while it lives.
+    /// A guard: the span is entered until the guard is dropped.
     pub(crate) struct Entered<'a>(#[allow(dead_code, reason = "held for its drop")] Option<tracing::span::Entered<'a>>);
 
     impl Span {

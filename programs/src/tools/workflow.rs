@@ -47,7 +47,8 @@ async fn run(context: Context, arguments: BTreeMap<String, String>, record: Reco
     Ok(PromptOutput::new([PromptMessage::user(report)]).with_description(format!("Multi-step analysis workflow for: {topic}")))
 }
 
-/// The topic and the time for each step. An empty argument counts as absent, since forms send an empty string for an empty field.
+/// The topic and the time for each step. An empty argument counts as absent, since forms send an empty string for an empty field. So does a
+/// time of 0 or less.
 fn read(arguments: &BTreeMap<String, String>) -> Result<(&str, Duration), ToolError> {
     let refused = |why: String| ToolError::Rpc(RpcError::invalid_params(why));
     let mut topic = "general analysis";

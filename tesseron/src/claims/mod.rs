@@ -1,7 +1,7 @@
 //! Claims of Tesseron: claim codes, bound channels, and sessions that are resumed on a new channel.
 //!
-//! These sans-IO machines complement [`protocol_core::Session`]: they handle a channel until it has a session, and a session that has lost
-//! its channel until it is resumed or forgotten.
+//! These sans-IO machines complement [`protocol_core::Session`]: they handle a channel until it has a session, and an app session that has
+//! lost its channel until the app session is resumed or forgotten.
 //!
 //! * [`Host`], at the app, has the claim and decides which gateway is admitted. [`HostGate`] (on a Unix socket) and [`UpgradeGate`] (on a
 //!   WebSocket) handle one connection until it is admitted.

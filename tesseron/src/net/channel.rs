@@ -20,7 +20,7 @@ pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 /// A channel between an app and a gateway, over a WebSocket or a Unix socket, after the bind if the app requires one.
 ///
 /// At the app's end the next gateway may connect as soon as the peer has closed the channel, or this transport is closed or dropped. Frames
-/// that are sent after that may be lost.
+/// that are sent later on this channel may be lost.
 ///
 /// A transport is `Send`, but not `Sync`: a single driver polls it, and the sockets of a runtime need not be `Sync`.
 pub struct TesseronTransport {
@@ -28,7 +28,7 @@ pub struct TesseronTransport {
     /// The guard of the app's end: while it exists, no other gateway can connect. `None` at the gateway's end.
     guard: Option<ChannelGuard>,
     /// The gate of the app's end on a Unix socket. It has answered the bind request, and answers further bind requests, so that they do not
-    /// reach the session. `None` if there was no bind.
+    /// reach the session. `None` on any other channel.
     gate: Option<HostGate>,
     /// An answer of the gate that is not sent yet.
     reply: Option<Bytes>,
@@ -76,7 +76,7 @@ impl TesseronTransport {
         Poll::Ready(Ok(()))
     }
 
-    /// Receives the next frame for the session. Frames for the gate that arrive before it are answered.
+    /// Receives the next frame for the session. Frames for the gate that arrive before that frame are answered.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         for _ in 0..MAX_IN_A_ROW {
             ready!(self.poll_reply(cx))?;
@@ -88,7 +88,7 @@ impl TesseronTransport {
                 HostNext::Deliver(frame) => return Poll::Ready(Ok(Some(frame))),
                 HostNext::Keep | HostNext::Open(_) => {}
                 HostNext::Close => {
-                    // An answer that cannot be written at once is lost.
+                    // An answer that cannot be written immediately is lost.
                     let _ = self.poll_reply(cx)?;
                     return Poll::Ready(Ok(None));
                 }

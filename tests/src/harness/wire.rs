@@ -4,14 +4,14 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
 
-/// The bytes at one end, which a script reads and writes. Reading blocks, so the script needs a thread of its own.
+/// The bytes at one end of a connection, which a script reads and writes. Reading blocks, so the script needs a thread of its own.
 pub struct Wire {
     read: BufReader<Box<dyn Read + Send>>,
-    /// `None` once our side is ended.
+    /// `None` once the script has ended its output.
     write: Option<Box<dyn Write + Send>>,
 }
 
-/// A writer that ends its direction when it is dropped.
+/// A writer, and the function that ends its direction of the connection. The function is called when the writer is dropped.
 struct Half<W: Write>(W, fn(&W));
 
 impl<W: Write> Write for Half<W> {
@@ -35,6 +35,7 @@ impl Wire {
         Self { read: BufReader::new(Box::new(read)), write: Some(Box::new(write)) }
     }
 
+    /// The bytes of a TCP connection.
     pub(crate) fn over_tcp(stream: TcpStream) -> Self {
         let reader = stream.try_clone().expect("a second handle");
         Self::new(reader, Half(stream, |stream| drop(stream.shutdown(Shutdown::Write))))
@@ -46,7 +47,8 @@ impl Wire {
         Self::new(reader, Half(stream, |stream| drop(stream.shutdown(Shutdown::Write))))
     }
 
-    /// The next message; `None` at the end. Lines that are not JSON, such as those of the test harness in a child, are ignored.
+    /// Reads the next message; `None` at the end of the connection. Lines that are not JSON, such as those that a test program prints as a
+    /// child process, are ignored.
     pub fn read(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
@@ -59,7 +61,8 @@ impl Wire {
         }
     }
 
-    /// Like [`Self::read`], but reads one byte at a time, and does not read the bytes that `read` has buffered.
+    /// Reads the next message as [`Self::read`] does, but one byte at a time and without its buffer: bytes that `read` has buffered are
+    /// skipped.
     pub fn read_slowly(&mut self) -> Option<Value> {
         loop {
             let mut line = Vec::new();
@@ -87,12 +90,12 @@ impl Wire {
         self.bytes(format!("{message}\n").as_bytes());
     }
 
-    /// Ends our side.
+    /// Ends the output of this end.
     pub fn end(&mut self) {
         self.write = None;
     }
 
-    /// Reads all messages until the end.
+    /// Reads all messages until the end of the connection.
     pub fn rest(&mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.read()).collect()
     }

@@ -225,7 +225,8 @@ impl Rounds {
         self.old.iter().enumerate().filter(move |(_, text)| ended(text)).map(|(place, _)| place)
     }
 
-    /// The number of bytes in the outbox of the client, and the number of frames polled. If both are unchanged, no frame was made in between.
+    /// The number of bytes in the outbox of the client, and the number of frames polled. If both are unchanged, no frame was made in
+    /// between.
     fn queued(&self) -> (usize, u64) {
         let stats = self.ends[CLIENT].session.stats();
         (stats.queued_bytes, stats.frames_out)

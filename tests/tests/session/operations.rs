@@ -114,6 +114,7 @@ fn the_meta_of_a_call_is_sent_except_for_members_that_belong_to_the_session() {
     ] {
         let mut client = Scripted::client(client_config());
         client.invoke(call.with_meta(meta()));
+        // Of these requests, only the one for the list of tools has no parameters but `_meta`.
         let method = if params == "{" { "tools/list" } else { "tools/call" };
         assert_eq!(client.sent(), [request(2, method, &format!("{params}{merged}"))]);
     }
@@ -150,7 +151,8 @@ fn a_call_that_waits_for_the_handshake_is_sent_after_it() {
 
 // ---- Custom methods ----
 
-fn listing(config: Config) -> Config {
+/// Lists custom methods and custom notifications in `config`.
+fn with_custom_methods(config: Config) -> Config {
     with(config, |config| {
         // The lists also have methods of the protocols. For these methods the lists change nothing.
         let listed = ["acme/do", "tools/call", "ping", "sampling/createMessage", "actions/invoke", "tesseron/hello", "initialize"];
@@ -162,8 +164,8 @@ fn listing(config: Config) -> Config {
 
 fn ready_pairs() -> [Pair; 2] {
     [
-        Pair::with(listing(client_config()), listing(server_config())),
-        Pair::tesseron_with(listing(gateway_config()), listing(app_config())),
+        Pair::with(with_custom_methods(client_config()), with_custom_methods(server_config())),
+        Pair::tesseron_with(with_custom_methods(gateway_config()), with_custom_methods(app_config())),
     ]
 }
 
@@ -219,7 +221,7 @@ fn listed_notifications_are_reported_at_either_end() {
 
 #[test]
 fn listing_a_method_of_the_protocol_as_custom_changes_nothing() {
-    let mut server = Scripted::server(listing(server_config()));
+    let mut server = Scripted::server(with_custom_methods(server_config()));
     server.frame(&request(1, "tools/call", r#"{"name":"t"}"#));
     assert!(matches!(received(&mut server), Request::CallTool(_)));
     server.frame(&request(2, "ping", "{}"));
@@ -227,10 +229,10 @@ fn listing_a_method_of_the_protocol_as_custom_changes_nothing() {
     assert_eq!(server.sent().len(), 2);
     assert_eq!(server.events(), [Event::Violation(Violation::WrongDirection)]);
     server.frame(&notification("tools/list", "{}")).expect_silence();
-    let mut client = Scripted::client(listing(client_config()));
+    let mut client = Scripted::client(with_custom_methods(client_config()));
     client.frame(&request(3, "tools/call", r#"{"name":"t"}"#));
     assert_eq!(client.sent(), [error(3, -32601, "method not found: tools/call")]);
-    let mut app = Scripted::app(listing(app_config()));
+    let mut app = Scripted::app(with_custom_methods(app_config()));
     app.frame(&request(1, "actions/invoke", r#"{"name":"t","invocationId":"i1"}"#));
     assert!(matches!(received(&mut app), Request::CallTool(_)));
 }

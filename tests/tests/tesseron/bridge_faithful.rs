@@ -40,7 +40,7 @@ fn texts(result: &Json) -> Vec<String> {
 }
 
 #[test]
-fn ten_updates_half_a_second_apart_are_each_forwarded_at_once() {
+fn ten_updates_half_a_second_apart_are_each_forwarded_immediately() {
     let (mut rig, app, _, invocation) = running();
     rig.agent_received_at();
     for step in 1..=10 {
@@ -198,7 +198,7 @@ fn a_call_that_times_out_at_the_app_returns_its_partial_result() {
 }
 
 #[test]
-fn the_last_progress_of_a_call_is_kept_when_its_app_is_lost_or_the_call_is_cancelled() {
+fn the_last_progress_of_a_call_is_in_its_outcome_when_its_app_is_lost_or_the_call_is_cancelled() {
     let (mut rig, app, _, invocation) = running();
     rig.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5"));
     rig.deliver().lose(app);
@@ -238,7 +238,7 @@ fn the_error_of_a_handler_is_forwarded_with_its_code_its_message_and_its_data() 
     );
 }
 
-/// The session of the agent merges them, as any session does for a peer that does not read.
+/// The bridge's session with the agent merges them, as any session does for a peer that does not read.
 #[test]
 fn updates_are_merged_only_while_the_agent_does_not_read() {
     let mut slow = config();

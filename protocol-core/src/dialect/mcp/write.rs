@@ -25,7 +25,9 @@ use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 pub(super) struct Added<'a> {
     /// The progress token.
     pub(super) token: Option<u64>,
+    /// The sampling depth; 0 is not written.
     pub(super) depth: u8,
+    /// The id of the request that an input request belongs to.
     pub(super) parent: Option<&'a WireId>,
     pub(super) stamp: Stamp<'a>,
 }
@@ -48,8 +50,8 @@ impl Added<'_> {
         }
     }
 
-    /// Returns `true` for the name of a member of `_meta` that only the session writes. A member of this name that the owner passes is
-    /// dropped.
+    /// Returns `true` for the name of a member of `_meta` that only the session writes. If the owner passes a member of this name, the
+    /// member is dropped.
     fn owns(&self, name: &str) -> bool {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT) || (!self.stamp.is_empty() && names_caller(name))
     }
@@ -132,6 +134,7 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
 /// Returns `true` if `params` may contain `_meta`: a string begins with `_`, or there is a `\u` escape, which may stand for a
 /// character of this name.
 fn may_have_meta(params: &Json) -> bool {
+    // The parts overlap by one byte, so that each pair of neighbouring bytes is within a part.
     let has_start = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
     any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, has_start))
 }
@@ -391,8 +394,8 @@ impl Mcp {
         output.structured.as_ref().or(failed).filter(|_| self.revision() >= Revision::R2025_06_18)
     }
 
-    /// Writes the members of a tool's result. If `is_cut` is `true`, writes a note as the content: the structured content is not repeated
-    /// as text.
+    /// Writes the members of a tool's result. If `is_cut` is `true`, the structured content is not repeated as text: the content is a note
+    /// that says so.
     fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>, is_cut: bool) {
         const CUT: Content =
             Content::Text(Text::from_static("The result is in the structured content, and too long to be repeated as text."));
@@ -417,6 +420,7 @@ impl Mcp {
         }
     }
 
+    /// The reply to a request whose handler is cut short, with the partial result if there is one.
     pub(crate) fn cut_short(self, op: Op, why: CutShort, partial: Option<&Json>) -> Reply {
         let (status, reason, text) = match why {
             CutShort::Cancelled => ("cancelled", "cancelled", "the call was cancelled"),

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A call is removed when its response has come, when the client ends it with an error, when it is cancelled, when it is lost, and when the
-//! client fails, closes, or changes to the transport of 2024-11-05. It is lost
+//! client fails, closes, or changes to the transport of 2024-11-05. A call is lost
 //!
 //! * if its HTTP exchange ended or broke without the response: in the era without a handshake, or before an event with an id has come;
 //! * if its HTTP response is too long, or its stream cannot be read or resumed;
@@ -40,11 +40,11 @@ pub(super) struct Call {
     kind: Kind,
     /// The frame. It is dropped once the stream begins, since the call is not sent again then.
     frame: Bytes,
-    /// The generation of the HTTP session that the call was sent in: the number of HTTP sessions before that one.
+    /// The generation of the HTTP session that the call was sent in: the number of earlier HTTP sessions.
     generation: u32,
     /// `true` once the call was held to be sent again, because the server had forgotten the HTTP session.
     was_moved: bool,
-    /// `true` once the call was held until the list of tools is read.
+    /// `true` once the call was held to wait for the list of tools.
     was_looked_up: bool,
     /// The right to cache the result of the call.
     permit: Option<CachePermit>,
