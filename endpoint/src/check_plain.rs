@@ -41,7 +41,8 @@ impl Checker {
 
     /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. It is also an error if the check gets
     /// deeper than [`MAX_DEPTH`], or takes too many steps, since the time for nested untagged alternatives can double with each level. If
-    /// the check of an alternative reaches such a limit, an `anyOf` is valid only if another alternative fits, and a `oneOf` is never valid.
+    /// the check of an alternative reaches such a limit, an `anyOf` is valid only if another alternative fits, and a `oneOf` is never
+    /// valid.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
         let found = Found::All(ValidationErrors::default());

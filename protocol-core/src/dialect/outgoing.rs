@@ -75,9 +75,10 @@ impl Outgoing {
         Self { op, parts, meta: None, log_level: None }
     }
 
-    /// Returns `true` if the session can read what it needs from the request. To a stateless peer the session sends no request that sets the
-    /// log level, subscribes or unsubscribes. It writes the level into the `_meta` of each request instead, and the URI into its
-    /// `subscriptions/listen`. So such a request needs a known level, or a URI. Any other request is valid.
+    /// Returns `true` if the session can read what it needs from the request. To a stateless peer the session sends no request that sets
+    /// the log level, subscribes or unsubscribes. Instead it writes the level into the `_meta` of each request, and the URI into its
+    /// `subscriptions/listen`. So a request that sets the level needs a known level, and one that subscribes or unsubscribes needs a URI.
+    /// Any other request is valid.
     pub(crate) fn is_valid_stateless(&self) -> bool {
         match self.op {
             Op::SetLogLevel => self.level().is_some(),

@@ -109,8 +109,8 @@ impl Raw {
     }
 }
 
-/// A request to upgrade. It offers these subprotocols, separated by commas (none if `protocols` is empty), and compression, as the reference
-/// implementation does.
+/// A request to upgrade. It offers these subprotocols, separated by commas (none if `protocols` is empty), and compression, as the
+/// reference implementation does.
 pub(crate) fn upgrade(protocols: &str) -> String {
     let protocols = if protocols.is_empty() { String::new() } else { format!("Sec-WebSocket-Protocol: {protocols}\r\n") };
     format!(

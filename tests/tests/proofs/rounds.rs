@@ -1,5 +1,5 @@
-//! Every order of the steps of a stateless client and its server over the input rounds of one call: answers, cancels, deadlines, late frames,
-//! the loss of an exchange and the end of either session (MCP 2026-07-28, Multi Round-Trip Requests; G14).
+//! Every order of the steps of a stateless client and its server over the input rounds of one call: answers, cancels, deadlines, late
+//! frames, the loss of an exchange and the end of either session (MCP 2026-07-28, Multi Round-Trip Requests; G14).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
