@@ -20,7 +20,7 @@ use protocol_core::session::{CancelReason, Close, CloseReason, Outcome};
 type Seen = Arc<Mutex<Vec<CancelReason>>>;
 
 /// The behaviour of a handler that is cancelled.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum OnCancel {
     Returns,
     NeverReturns,

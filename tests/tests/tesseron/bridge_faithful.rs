@@ -40,7 +40,7 @@ fn texts(result: &Json) -> Vec<String> {
 }
 
 #[test]
-fn ten_updates_half_a_second_apart_are_each_forwarded_immediately() {
+fn ten_updates_half_a_second_apart_are_each_forwarded_without_delay() {
     let (mut rig, app, _, invocation) = running();
     rig.agent_received_at();
     for step in 1..=10 {
