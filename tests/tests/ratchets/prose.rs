@@ -35,7 +35,17 @@ fn question_words(text: &str) -> Vec<usize> {
 fn no_line_of_documentation_opens_with_a_question_word() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let libraries = libraries(&std::fs::read_to_string(manifest).expect("the manifest of the workspace"));
-    for known in ["protocol-core", "engine", "endpoint", "tesseron", "adapter-io", "adapter-tokio", "adapter-smol", "testkit"] {
+    for known in [
+        "protocol-core",
+        "engine",
+        "endpoint",
+        "tesseron",
+        "adapter-io",
+        "http-service",
+        "adapter-tokio",
+        "adapter-smol",
+        "testkit",
+    ] {
         assert!(libraries.iter().any(|name| name == known), "{known} is a library");
     }
     let mut found = Vec::new();

@@ -824,7 +824,7 @@ fn a_404_in_an_http_session_repeats_the_handshake_and_then_each_refused_request_
     bench.head(3, 200, EVENTS);
     bench.event(3, "a", r#"{"jsonrpc":"2.0","method":"x"}"#);
     bench.take_log();
-    bench.json(4, 404, &error(0, -32600).replace('0', "null"));
+    bench.json(4, 404, &error(0, -32600).replace(r#""id":0"#, r#""id":null"#));
     assert_eq!(bench.take_log(), ["POST initialize"], "without the id");
     bench.head(5, 404, "");
     bench.call("fourth");
