@@ -33,8 +33,7 @@
 //! setting the timer happen only in turns.
 //!
 //! # Endings
-//! * If the peer ends its side, the machine gets [`TransportEnd::Eof`]; reading stops, and writing continues, unless a write has failed
-//!   before.
+//! * If the peer ends its side and no write has failed, the machine gets [`TransportEnd::Eof`]; reading stops, and writing continues.
 //! * If a read fails, the machine gets [`TransportEnd::Failed`].
 //! * If a write fails, frames that have arrived are still read, since a peer that answers and exits may close the pipe before its answer is
 //!   read. When the input ends, or after half a second, the machine gets [`TransportEnd::Failed`]. If the input had ended before the write
@@ -156,8 +155,8 @@ pub trait Machine {
         self.register_waker(waker);
         let now = clock();
         self.handle_frames(frames, now);
-        // `handle_timeout` also tells the machine the time. A machine that wants no input may have taken no frame, and would set new
-        // deadlines relative to the time of an earlier turn.
+        // `handle_timeout` also advances the time of the machine. A machine that wants no input may have taken no frame; without this call
+        // it would set new deadlines relative to the time of an earlier turn.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
@@ -552,7 +551,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.ending = Some(end);
     }
 
-    /// Passes the end of input to the machine, once the machine has taken every frame before it.
+    /// Passes the end of input to the machine, once the machine has taken every frame before it. If the time for reading after a failed
+    /// write is over, passes a failure instead.
     fn handle_input_end(&mut self, now: Instant) {
         if self.expects_input() && self.read_by.is_some_and(|at| at <= now) {
             self.fail(now);
@@ -570,6 +570,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
+    /// Stops reading and writing, drops the frames of both directions, and passes a failure to the machine.
     fn fail(&mut self, now: Instant) {
         self.reading = false;
         self.writing = false;
@@ -607,8 +608,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Returns `true` if the state of the driver allows an early send: every earlier frame is written, and neither side has ended. The
-    /// transport must allow it, too ([`FrameIo::sends_anywhere`]).
+    /// Returns `true` if the state of the driver allows an early send: every earlier frame is written, the machine has taken every frame
+    /// that was read, and neither side has ended. The transport must allow it, too ([`FrameIo::sends_anywhere`]).
     pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
         // `task` is `None` before the first turn, and after a panic within `send_early`.
@@ -704,8 +705,9 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Sets the timer, unless it is already set for `at` or an earlier time. Most calls of tools move the deadline later. So the timer
-    /// sometimes fires too early, which costs one needless turn; otherwise each call of a tool would change the runtime's timer twice.
+    /// Sets the timer, unless it is already set for `at` or an earlier time. Most calls of tools only move the deadline to a later time. If
+    /// the timer were set for each later deadline, each call would change the runtime's timer twice; a timer that is left at an earlier
+    /// time costs only one needless turn.
     fn set_timer(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
         let set_for = self.timer_up_to(at).filter(|set_for| now < *set_for);
         if set_for.is_some_and(|set_for| now.saturating_add(NEAR) < set_for) {
@@ -759,8 +761,8 @@ mod tests {
         output_room: Option<usize>,
         /// `true` to echo without events.
         without_events: bool,
-        /// The number of frames that it refuses although it wants input, as may happen if other threads use a machine.
-        refusals: usize,
+        /// The number of frames that it still returns in [`Full`] although it wants input, as may happen if other threads use a machine.
+        frames_to_return: usize,
         frames: usize,
         closed: bool,
         /// `true` if it closes on `Eof`, too.
@@ -773,8 +775,8 @@ mod tests {
         type Event = String;
 
         fn handle_frame(&mut self, frame: Bytes, _now: Instant) -> Result<(), Full> {
-            if self.refusals > 0 || !self.wants_input() {
-                self.refusals = self.refusals.saturating_sub(1);
+            if self.frames_to_return > 0 || !self.wants_input() {
+                self.frames_to_return = self.frames_to_return.saturating_sub(1);
                 return Err(Full(frame));
             }
             self.frames += 1;
@@ -841,7 +843,8 @@ mod tests {
         incoming: VecDeque<Result<Option<Bytes>, Broken>>,
         /// `true` if every read returns a frame.
         flood: bool,
-        polled: usize,
+        /// The number of reads.
+        reads: usize,
         /// The number of frames that it takes; `None` is any number.
         room: Option<usize>,
         taken: Vec<Bytes>,
@@ -863,7 +866,7 @@ mod tests {
 
         fn poll_recv(&mut self, _cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
             let mut pipe = self.borrow_mut();
-            pipe.polled += 1;
+            pipe.reads += 1;
             if pipe.flood {
                 return Poll::Ready(Ok(Some(Bytes::from_static(b"flood"))));
             }
@@ -915,7 +918,7 @@ mod tests {
     struct Clock {
         now: Rc<Cell<u64>>,
         timer_at: Rc<Cell<Option<u64>>>,
-        /// The number of times that it was polled.
+        /// The number of times that the timer was polled.
         polls: Rc<Cell<usize>>,
     }
 
@@ -940,7 +943,7 @@ mod tests {
         }
     }
 
-    /// A driver under test with handles for the test.
+    /// A driver under test, with the handles by which the test uses its transport, its clock and its wakes.
     struct Bench {
         driver: Driver<Echo, Shared<Pipe>, Clock>,
         pipe: Shared<Pipe>,
@@ -968,10 +971,12 @@ mod tests {
             events
         }
 
+        /// Lets a frame arrive.
         fn arrives(&self, frame: &'static str) {
             self.pipe.borrow_mut().incoming.push_back(Ok(Some(Bytes::from_static(frame.as_bytes()))));
         }
 
+        /// Adds the result of a later read: a frame, the end of input, or an error.
         fn receives(&self, read: Result<Option<Bytes>, Broken>) {
             self.pipe.borrow_mut().incoming.push_back(read);
         }
@@ -1009,10 +1014,10 @@ mod tests {
     fn frames_sent_between_two_turns_are_written_at_once_and_need_no_turn() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
-        let polled = bench.pipe.borrow().polled;
+        let reads = bench.pipe.borrow().reads;
         assert!(bench.sends("one", None) && bench.sends("two", None));
         assert_eq!(bench.pipe.borrow().taken, ["one", "two"]);
-        assert_eq!((bench.pipe.borrow().flushes, bench.pipe.borrow().polled, bench.wakes()), (2, polled, 0));
+        assert_eq!((bench.pipe.borrow().flushes, bench.pipe.borrow().reads, bench.wakes()), (2, reads, 0));
     }
 
     #[test]
@@ -1115,6 +1120,7 @@ mod tests {
             assert_eq!(bench.pipe.borrow().taken.len(), 1);
             done
         };
+        // The arguments after the frame: the machine has more output, it is closed, it has events.
         assert!(sends(vec![b'1'], false, false, false));
         assert!(!sends(vec![b'1'], true, false, false));
         assert!(!sends(vec![b'1'], false, true, false));
@@ -1232,22 +1238,22 @@ mod tests {
 
     #[test]
     fn a_frame_that_the_machine_has_no_room_for_is_passed_again_before_later_ones() {
-        let mut bench = Bench::new(Echo { refusals: 4, ..Echo::default() });
+        let mut bench = Bench::new(Echo { frames_to_return: 4, ..Echo::default() });
         bench.arrives("one");
         bench.arrives("two");
         bench.receives(Ok(None));
         assert_eq!(bench.turn(), Poll::Pending);
-        let polled = bench.pipe.borrow().polled;
+        let reads = bench.pipe.borrow().reads;
         assert_eq!((bench.turn(), bench.wakes()), (Poll::Pending, 2));
-        assert_eq!(bench.pipe.borrow().polled, polled, "nothing else is read while a frame is held");
+        assert_eq!(bench.pipe.borrow().reads, reads, "nothing else is read while a frame is held");
         assert_eq!(bench.drain(), ["one", "two", "Eof"]);
     }
 
-    /// A regression: in the turn that read the end of input, a frame that the machine had refused was passed once more. The machine took
+    /// A regression: in the turn that read the end of input, a frame that the machine had returned was passed once more. The machine took
     /// the frame and was then full, and nothing woke the driver to pass the end.
     #[test]
-    fn regression_the_end_of_input_is_handled_after_a_frame_that_was_taken_late() {
-        let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), without_events: true, ..Echo::default() });
+    fn regression_the_end_of_input_is_handled_after_a_frame_that_was_passed_twice() {
+        let mut bench = Bench::new(Echo { frames_to_return: 1, output_room: Some(1), without_events: true, ..Echo::default() });
         bench.pipe.borrow_mut().room = Some(0);
         bench.arrives("one");
         bench.receives(Ok(None));
@@ -1261,15 +1267,12 @@ mod tests {
     fn regression_nothing_is_read_for_a_machine_that_was_closed_between_two_turns() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
-        let polled = bench.pipe.borrow().polled;
+        let reads = bench.pipe.borrow().reads;
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"last words"));
         bench.driver.machine_mut().closed = true;
         bench.receives(Err(Broken::Read));
         assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
-        assert_eq!(
-            (bench.pipe.borrow().polled, &bench.pipe.borrow().taken[..]),
-            (polled, &[Bytes::from_static(b"last words")][..])
-        );
+        assert_eq!((bench.pipe.borrow().reads, &bench.pipe.borrow().taken[..]), (reads, &[Bytes::from_static(b"last words")][..]));
     }
 
     /// A regression: the five seconds in which the peer has to read a reply (here a pong) were counted from an old time, since the time of
@@ -1349,11 +1352,11 @@ mod tests {
         bench.arrives("question");
         bench.receives(Ok(None));
         assert_eq!(bench.drain(), ["question", "Eof"]);
-        let polled = bench.pipe.borrow().polled;
+        let reads = bench.pipe.borrow().reads;
         bench.pipe.borrow_mut().room = None;
         assert_eq!(bench.turn(), Poll::Pending);
         assert_eq!(bench.pipe.borrow().taken, ["question"]);
-        assert_eq!(bench.pipe.borrow().polled, polled, "nothing is read after the end");
+        assert_eq!(bench.pipe.borrow().reads, reads, "nothing is read after the end");
     }
 
     #[test]
@@ -1482,7 +1485,7 @@ mod tests {
                 bench.arrives(frame);
             }
             // The future reads both frames, and the machine does not take them.
-            bench.driver.machine_mut().refusals = 1;
+            bench.driver.machine_mut().frames_to_return = 1;
             assert_eq!(core::pin::pin!(bench.driver.next_event()).poll(&mut cx), Poll::Pending);
             assert!(bench.pipe.borrow().incoming.is_empty());
             assert_eq!(bench.drain(), events);

@@ -286,7 +286,7 @@ mod tests {
     use protocol_core::Identity;
 
     /// A regression: the entry of an ended session was removed only when the list was about to grow, and kept the memory of the session.
-    /// So a server held several kilobytes for as many sessions as it had ever had at once.
+    /// So a server kept several kilobytes for each of the sessions that had once been open at the same time.
     #[test]
     fn a_session_that_has_ended_leaves_no_entry() {
         let mut service = Service::new(Identity::new("server", "1"));

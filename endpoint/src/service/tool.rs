@@ -156,7 +156,7 @@ impl Tool {
     /// A tool as [`Tool::new`] makes it, with a handler that may block. The handler runs on one of the runtime's threads for blocking code.
     /// If the call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP
     /// 2026-07-28 the input requests of a blocking handler fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)): the answer comes with
-    /// another request, and the handler cannot be stopped until then.
+    /// another request, and a blocking handler cannot be interrupted until that request.
     pub fn blocking<A, R, F>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -435,6 +435,7 @@ impl fmt::Debug for Tool {
     }
 }
 
+/// The reply with the typed result of a handler, or with its error.
 fn typed<R: Serialize + 'static>(output: &Output, value: Result<R, ToolError>) -> Reply {
     let output = value.and_then(|value| {
         let not_serializable = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result cannot be sent: {error}")));
@@ -443,6 +444,7 @@ fn typed<R: Serialize + 'static>(output: &Output, value: Result<R, ToolError>) -
     ToolError::tool_reply(output)
 }
 
+/// The reply to a call whose arguments are not valid.
 fn invalid(errors: &str) -> Reply {
     #[derive(Serialize)]
     struct Issue<'a> {

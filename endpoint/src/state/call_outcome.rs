@@ -15,7 +15,7 @@ use protocol_core::session::{InvokeError, Outcome};
 pub struct CallOutcome {
     /// The outcome.
     pub outcome: Outcome,
-    /// The last checkpoint of the callee, if the call has no whole result and the peer sent one.
+    /// The last checkpoint that the peer has sent, if the call has no whole result.
     pub partial: Option<Json>,
     /// The last progress update that was accepted.
     pub last: Option<Box<Progress>>,
@@ -87,14 +87,14 @@ pub enum CallError {
     /// The result has `isError`: the tool failed, or its arguments were not valid. The text of the result gives the reason.
     #[error("the tool failed: {}", .0.text())]
     ToolFailed(Box<ToolResult>),
-    /// The call ended without a valid answer: it was cancelled, timed out or was lost, it was held for the handshake and could not be sent
-    /// then, its answer was invalid, or this end did not answer an input request of the call.
+    /// The call ended without a valid response: it was cancelled, timed out or was lost; or it was held for the handshake and could not be
+    /// sent afterwards; or its response was invalid; or this end did not answer an input request of the call.
     #[error("{}", ended(.0))]
     Ended(Outcome),
     /// The arguments cannot be serialized. Nothing was sent.
     #[error("not sent, since its arguments are no JSON: {0}")]
     Unwritable(String),
-    /// The answer arrived, but cannot be decoded.
+    /// The result arrived, but cannot be decoded.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
 }

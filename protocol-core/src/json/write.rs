@@ -64,7 +64,8 @@ impl Object<'_> {
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         /// Enough for the comma, the quotes, the colon and the name of every member of MCP.
         const MAX_BYTES: usize = 48;
-        // The piece is built first and then appended at once: for a constant name the compiler can compute the piece.
+        // The piece is built first and then appended in one call: for a constant name the compiler can compute the piece. For the first
+        // member, it starts after the comma.
         let mut piece = [b','; MAX_BYTES];
         let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
         if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
@@ -77,6 +78,7 @@ impl Object<'_> {
         self.out
     }
 
+    /// As [`Self::member`], for a name that is too long for the piece.
     #[cold]
     fn write_long(&mut self, start: usize, name: &str) {
         self.out.extend_from_slice(b",\"".get(start..).unwrap_or_default());

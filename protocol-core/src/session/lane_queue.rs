@@ -58,7 +58,7 @@ struct Waiting {
     class: Class,
     frame: QueuedFrame,
     /// `true` if the frame was withdrawn, and is never sent. `sweep` removes withdrawn entries when there are many. Until then `frame` has
-    /// the number of bytes that the entry occupies in the shared buffer.
+    /// the number of bytes that the entry occupies in the [`FrameBuffer`].
     withdrawn: bool,
 }
 
@@ -66,14 +66,14 @@ struct Waiting {
 pub(super) struct LaneQueue {
     /// The frames, and withdrawn entries, ordered by number.
     queue: VecDeque<Waiting>,
-    /// The number of bytes of all frames.
+    /// The number of bytes of all frames that are not withdrawn.
     bytes: usize,
     /// The number of bytes of log records.
     log_bytes: usize,
     unsolicited_replies: usize,
     /// The number of withdrawn entries.
     withdrawn: usize,
-    /// The number of bytes of withdrawn frames in the shared buffer.
+    /// The number of bytes of withdrawn frames in the [`FrameBuffer`].
     withdrawn_bytes: usize,
     /// `true` while the owner has stopped the lane.
     is_stopped: bool,
@@ -283,7 +283,7 @@ impl LaneQueue {
         core::mem::take(&mut self.unsolicited_polled)
     }
 
-    /// The number of entries, including withdrawn entries, and the bytes of withdrawn frames in the shared buffer.
+    /// The number of entries, including withdrawn entries, and the number of bytes of withdrawn frames in the [`FrameBuffer`].
     #[cfg(test)]
     pub(super) fn lengths(&self) -> (usize, usize) {
         (self.queue.len(), self.withdrawn_bytes)

@@ -27,6 +27,7 @@ const PART_OF_APP: usize = 60;
 const WORDS: usize = 28;
 /// The separator before a digest.
 const MARK: &str = "--";
+/// The number of digits of a digest.
 const DIGITS: usize = 16;
 
 /// The name of the tool for an action.
@@ -50,7 +51,7 @@ pub(super) fn app_in_alias(app: &str) -> String {
     }
 }
 
-/// The part of an alias that stands for its app.
+/// The part of an alias that stands for its app; `None` for a name without a `__`.
 pub(super) fn app_of_alias(alias: &str) -> Option<&str> {
     alias.rsplit_once("__").map(|(app, _)| app)
 }

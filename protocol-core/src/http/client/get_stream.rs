@@ -6,8 +6,8 @@
 //!   Off ---------> Asked -----------------> Live
 //!                   |  ^                      |
 //!       wait: the   |  | ask: the wait        | wait: the stream
-//!       GET failed  |  | is over              | ended or broke
-//!       for now     v  |                      |
+//!       GET is to   |  | is over              | ended or broke
+//!       be repeated v  |                      |
 //!                  Waiting <------------------'
 //! ```
 //!
@@ -24,6 +24,7 @@ pub(super) struct GetStream {
     /// `true` once the stream was `Live` in this HTTP session.
     was_live: bool,
     resumption: Resumption,
+    /// The timer of the wait.
     timer: Armed,
 }
 
