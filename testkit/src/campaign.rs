@@ -29,8 +29,8 @@ impl std::error::Error for Vacuous {}
 
 /// A number of cases. None of them may panic, and their coverage is checked together.
 ///
-/// The coverage of a single case is not checked. A case that cancels nothing would fail although nothing is wrong. So would an empty case,
-/// and the shrinking of any failing case would end there.
+/// The coverage of a single case is not checked. Otherwise a case that cancels nothing would fail although nothing is wrong. The empty case
+/// would fail, too, so shrinking any failing case would end at the empty one.
 ///
 /// ```
 /// use testkit::{Campaign, Happening, World, config};

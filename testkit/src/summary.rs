@@ -71,9 +71,9 @@ pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// Returns `true` if a request names its caller, so that it is stateless (MCP 2026-07-28).
 #[must_use]
 pub(crate) fn names_caller(params: &Value) -> bool {
-    const OTHERS: [&str; 3] = ["protocolVersion", "clientCapabilities", "clientInfo"];
-    let others = OTHERS.iter().map(|name| format!("io.modelcontextprotocol/{name}"));
-    others.chain([LOG_LEVEL.to_owned()]).any(|name| params["_meta"].get(name).is_some())
+    const MEMBERS: [&str; 3] = ["protocolVersion", "clientCapabilities", "clientInfo"];
+    let members = MEMBERS.iter().map(|name| format!("io.modelcontextprotocol/{name}"));
+    members.chain([LOG_LEVEL.to_owned()]).any(|name| params["_meta"].get(name).is_some())
 }
 
 /// Kinds of notices: the words `tools`, `prompts` and `resources`, and the URIs of resources.

@@ -31,7 +31,7 @@ fn a_long_payload_allocates_little_more_than_the_values_made_from_it() {
         allocated(payload, SIZE, 1);
         let before = allocated(payload, SIZE, BEFORE);
         let each = (allocated(payload, SIZE, BEFORE + COUNTED) - before) as f64 / (COUNTED * SIZE as u64) as f64;
-        // A string with escapes is decoded by serde_json, which copies it as it grows.
+        // A string with escapes is decoded by serde_json into a buffer that is copied as it grows.
         let most = if payload == Payload::LinesTaken { 4.5 } else { 2.2 };
         assert!(each <= most, "{name}: {each} for each byte of text");
     }

@@ -48,7 +48,7 @@ fn search(configs: Ends, all: &[Bounds]) -> usize {
     states
 }
 
-/// The bounds of searches that take a few seconds.
+/// The bounds of searches that together take a few seconds.
 const QUICK: [Bounds; 4] = [
     Bounds { calls: 1, ..EVERYTHING },
     Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [1; 2], ..NOTHING },
@@ -56,7 +56,7 @@ const QUICK: [Bounds; 4] = [
     Bounds { calls: 3, cancels: 1, ..NOTHING },
 ];
 
-/// The bounds of searches that take a minute or two in an optimised build.
+/// The bounds of searches that together take a minute or two in an optimised build.
 const FULL: [Bounds; 4] = [
     Bounds { calls: 1, updates: 2, samples: 2, cancels: 1, deadlines: [2; 2], ..EVERYTHING },
     Bounds { calls: 2, ..EVERYTHING },
@@ -65,7 +65,7 @@ const FULL: [Bounds; 4] = [
     Bounds { calls: 3, events: [1, 2], ..EVERYTHING },
 ];
 
-/// Searches of requests without a handshake that take a few seconds.
+/// Searches of requests without a handshake that together take a few seconds.
 const QUICK_STATELESS: [(Ends, Bounds); 9] = [
     (stateless_configs, Bounds { calls: 1, ..EVERYTHING }),
     (stateless_configs, Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [1; 2], ..NOTHING }),
@@ -91,7 +91,7 @@ const FULL_STATELESS: [(Ends, Bounds); 9] = [
     (choosing_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [2, 0], opening: true, ..NOTHING }),
 ];
 
-/// As [`search`], with a configuration for each of the bounds.
+/// Does the same as [`search`], with configurations for each of the bounds.
 fn search_each(all: &[(Ends, Bounds)]) -> usize {
     let states = all.iter().map(|(configs, bounds)| found(*configs, *bounds, Orders::Enough).states).sum();
     println!("{states} distinct states");
@@ -171,7 +171,7 @@ fn a_search_finds_planted_faults_and_a_search_of_all_orders_finds_the_shortest_w
     for (configs, orders) in [configs, tesseron_configs].into_iter().flat_map(|one| [(one, Orders::All), (one, Orders::Enough)]) {
         let found = counterexample_to(configs, Fault::IgnoresCancels, bounds, orders).expect("a counterexample");
         if orders == Orders::All {
-            // The call, the cancel, and the sending and the arrival of the frame of each: there is no shorter way.
+            // The call and the cancel, then the frame of each is sent and arrives: there is no shorter way.
             use Action::{Arrive, Call, Cancel, Leave};
             assert_eq!(found.way, [Call(None), Leave(0), Cancel(0), Leave(0), Arrive(1), Arrive(1)], "{}", found.what);
         }

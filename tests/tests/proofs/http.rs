@@ -32,16 +32,16 @@ impl HttpContext for Context<'_> {
 #[derive(Default)]
 struct Client {
     id: String,
-    /// The mark of the call of each stream, if a frame of the call was seen on it.
+    /// The mark of the call to which each stream belongs, by the lane of the stream. Known once a frame of the call was seen on it.
     marks: BTreeMap<Lane, String>,
     /// All events that were seen.
     seen: BTreeMap<EventId, Bytes>,
 }
 
-/// The client's end of an exchange.
+/// The client's end of an HTTP exchange.
 #[derive(Default)]
 struct Exchange {
-    /// The client in whose session the exchange is; `None` for a request without a handshake.
+    /// The client in whose session the exchange is. `None` without a handshake, and for a request that gets no stream.
     client: Option<usize>,
     /// The mark of the call that the request has made.
     mark: Option<String>,
@@ -70,11 +70,12 @@ struct Coverage {
     stopped: usize,
 }
 
-/// A request whose handler is running.
-struct Work {
+/// A running handler of a request.
+struct Handler {
     session: SessionKey,
     id: InboundId,
     mark: String,
+    /// The number of updates that the handler has reported.
     updates: u64,
 }
 
@@ -83,7 +84,7 @@ struct World {
     now: Instant,
     server: HttpServer,
     sessions: BTreeMap<SessionKey, Session>,
-    requests: Vec<Work>,
+    handlers: Vec<Handler>,
     clients: Vec<Client>,
     exchanges: BTreeMap<HttpExchangeId, Exchange>,
     marks: usize,
@@ -106,7 +107,7 @@ impl World {
             now: Instant::ZERO,
             server: HttpServer::new(config, Instant::ZERO),
             sessions: BTreeMap::new(),
-            requests: Vec::new(),
+            handlers: Vec::new(),
             clients: Vec::new(),
             exchanges: BTreeMap::new(),
             marks: 0,
@@ -168,14 +169,14 @@ impl World {
                 HttpEvent::Writable { session, lane, is_writable } => {
                     self.coverage.stopped += usize::from(!is_writable);
                     if let Some(real) = self.sessions.get_mut(&session) {
-                        // An error means that the lane is closed, since it has no frame left.
+                        // Fails if the session has already closed the lane, since no frame of it was left.
                         let _ = real.set_writable(lane, is_writable, self.now);
                     }
                     self.pump_session(session);
                 }
                 HttpEvent::Close { session } => {
                     assert!(self.sessions.remove(&session).is_some(), "a session is closed once");
-                    self.requests.retain(|work| work.session != session);
+                    self.handlers.retain(|handler| handler.session != session);
                 }
                 _ => {}
             }
@@ -189,12 +190,12 @@ impl World {
             match event {
                 Event::Request { id, request, .. } => {
                     let mark = request.params().member("name").and_then(|name| name.as_text()).expect("a name").to_string();
-                    self.requests.push(Work { session: key, id, mark, updates: 0 });
+                    self.handlers.push(Handler { session: key, id, mark, updates: 0 });
                 }
                 Event::Cancelled { id, .. } => {
                     has_cancelled = true;
                     let _ = session.respond(id, Reply::Tool(ToolOutput::text("")), self.now);
-                    self.requests.retain(|work| (work.session, work.id) != (key, id));
+                    self.handlers.retain(|handler| (handler.session, handler.id) != (key, id));
                 }
                 _ => {}
             }
@@ -203,6 +204,7 @@ impl World {
             self.server.handle_transmit(key, transmit, self.now);
         }
         if has_cancelled {
+            // A cancelled request gets no reply, so its lane may no longer expect one.
             for lane in self.server.lanes_at_work(key).collect::<Vec<_>>() {
                 if session.replies_owed(lane) == 0 {
                     self.server.handle_settled(key, lane, self.now);
@@ -234,7 +236,7 @@ impl World {
         self.send(Method::Post, &fields, &body, Exchange { mark: Some(mark), ..Exchange::default() });
     }
 
-    /// Polls some parts of a response, and checks them.
+    /// Polls at most `most` parts of a response, and checks them.
     fn poll(&mut self, id: HttpExchangeId, most: usize) {
         for _ in 0..most {
             let part = self.server.poll_response(id, self.now);
@@ -253,7 +255,7 @@ impl World {
                 ResponsePart::Chunk(chunk) => {
                     assert!(exchange.status.is_some(), "G17: the head comes first");
                     exchange.body.extend_from_slice(&chunk);
-                    self.judge(id, chunk);
+                    self.check_events(id, chunk);
                 }
                 ResponsePart::End => {
                     assert!(exchange.status.is_some(), "G17: the head comes first");
@@ -270,7 +272,7 @@ impl World {
     }
 
     /// Checks the events in a piece of a stream.
-    fn judge(&mut self, id: HttpExchangeId, chunk: Bytes) {
+    fn check_events(&mut self, id: HttpExchangeId, chunk: Bytes) {
         let exchange = self.exchanges.get_mut(&id).expect("it is known");
         let Some(decoder) = exchange.decoder.as_mut().filter(|_| !exchange.is_stale) else { return };
         decoder.feed(chunk);
@@ -287,6 +289,7 @@ impl World {
             if let Some(before) = exchange.last.or(exchange.after) {
                 assert_eq!(event_id, EventId::new(before.stream, before.number + 1), "G18: the next event of the stream");
             } else {
+                // A stream that primes its client begins with event 0, which has no data.
                 assert!(event_id.number <= 1, "G18: a stream begins with its first event");
             }
             self.coverage.replayed += usize::from(exchange.after.is_some() && exchange.last.is_none());
@@ -346,33 +349,41 @@ impl World {
         self.pump();
     }
 
-    /// Takes a step of a running handler: it ends, or reports an update.
-    fn work(&mut self, ends: bool) {
-        if self.requests.is_empty() {
-            return;
-        }
-        let at = self.requests.len() - 1 - self.rng.below(self.requests.len().min(4));
-        let work = &mut self.requests[at];
-        let key = work.session;
+    /// The index of one of the newest handlers.
+    fn pick_handler(&mut self) -> Option<usize> {
+        let count = self.handlers.len();
+        (count > 0).then(|| count - 1 - self.rng.below(count.min(4)))
+    }
+
+    /// Reports an update of a handler.
+    fn report(&mut self) {
+        let Some(at) = self.pick_handler() else { return };
+        let handler = &mut self.handlers[at];
+        handler.updates += 1;
+        let key = handler.session;
         let session = self.sessions.get_mut(&key).expect("its session lives");
-        if ends {
-            session.respond(work.id, Reply::Tool(ToolOutput::text(&*work.mark)), self.now).expect("it is live");
-            self.requests.remove(at);
-        } else {
-            work.updates += 1;
-            session.progress(work.id, Progress::count(work.updates, 1000), self.now).expect("it is live");
-        }
+        session.progress(handler.id, Progress::count(handler.updates, 1000), self.now).expect("it is live");
         self.pump_session(key);
+        self.pump();
+    }
+
+    /// Ends a handler.
+    fn respond(&mut self) {
+        let Some(at) = self.pick_handler() else { return };
+        let handler = self.handlers.remove(at);
+        let session = self.sessions.get_mut(&handler.session).expect("its session lives");
+        session.respond(handler.id, Reply::Tool(ToolOutput::text(&*handler.mark)), self.now).expect("it is live");
+        self.pump_session(handler.session);
         self.pump();
     }
 
     fn step(&mut self) {
         let client = self.rng.below(self.clients.len());
         let session = self.clients[client].id.clone();
-        let with = [("mcp-session-id", &*session)];
+        let fields = [("mcp-session-id", &*session)];
         let mut all: Vec<_> = self.exchanges.keys().copied().collect();
         if !self.rng.chance(60) {
-            // Most steps choose an exchange that may still get a head or events.
+            // About three steps of four choose only from the exchanges that may still get a head or events.
             all.retain(|id| self.exchanges[id].decoder.is_some() || self.exchanges[id].status.is_none());
         }
         let Some(recent) = all.len().checked_sub(1 + self.rng.below(all.len().min(12))).map(|at| all[at]) else { return };
@@ -380,10 +391,10 @@ impl World {
             0..=2 => self.call(client),
             3 => self.call_modern(),
             4..=15 => (0..=self.rng.below(4)).for_each(|_| {
-                self.work(false);
+                self.report();
                 self.wait(Duration::from_millis(120));
             }),
-            16..=18 => self.work(true),
+            16..=18 => self.respond(),
             19..=26 => {
                 let most = 1 + self.rng.below(4);
                 self.poll(recent, most);
@@ -392,19 +403,19 @@ impl World {
             29..=32 => self.resume(recent),
             33 => self.coverage.suspended += usize::from(self.server.suspend(recent, self.now).is_ok()),
             34 => {
-                self.send(Method::Get, &with, "", Exchange { client: Some(client), ..Exchange::default() });
+                self.send(Method::Get, &fields, "", Exchange { client: Some(client), ..Exchange::default() });
             }
             35 => {
                 let body = self.rng.pick(&["", "{", "[]", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#]).expect("a body");
-                self.send(Method::Post, &with, body, Exchange { client: Some(client), ..Exchange::default() });
+                self.send(Method::Post, &fields, body, Exchange { client: Some(client), ..Exchange::default() });
             }
             36 => {
                 let number = 1 + self.rng.below(self.marks + 1);
                 let body = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number}}}}}"#);
-                self.send(Method::Post, &with, &body, Exchange::default());
+                self.send(Method::Post, &fields, &body, Exchange::default());
             }
             37 if self.rng.chance(60) => {
-                self.send(Method::Delete, &with, "", Exchange::default());
+                self.send(Method::Delete, &fields, "", Exchange::default());
                 self.open();
                 let opened = self.clients.pop().expect("it was opened");
                 self.clients[client] = opened;

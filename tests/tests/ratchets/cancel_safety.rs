@@ -44,12 +44,13 @@ fn undocumented(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns `true` if a line ends the item whose first line has this indentation.
+/// Returns `true` if a line ends the item whose first line is indented by `depth`.
 fn ends(line: &str, depth: usize) -> bool {
     let inner = line.trim_start();
     line.len() - inner.len() == depth && (inner.starts_with('}') || inner.ends_with(';'))
 }
 
+/// Returns `true` if the documentation has the section, and the section says whether the future is cancel safe or may be dropped.
 fn has_section(docs: &str) -> bool {
     let section = docs.split_once("# Cancel safety ").map(|(_, section)| section.to_lowercase());
     section.is_some_and(|section| section.contains("cancel safe") || section.contains("be dropped"))

@@ -13,12 +13,12 @@ use testkit::{Pair, Scripted};
 
 const ROOTS_REQUEST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#;
 
-/// Ends the input of an end.
+/// Passes the end of input to a session.
 fn eof(end: &mut Scripted) {
     end.session.handle_end(TransportEnd::Eof, end.now);
 }
 
-/// Closes an end with a grace of `millis`.
+/// Closes a session with a grace of `millis`.
 fn close(end: &mut Scripted, millis: u64) {
     end.session.close(Close::Graceful { grace: Duration::from_millis(millis) }, end.now);
 }
@@ -223,7 +223,7 @@ fn a_closing_session_refuses_new_requests_new_notifications_and_new_calls() {
 }
 
 #[test]
-fn when_the_grace_ends_remaining_calls_are_cancelled_and_the_peer_is_notified() {
+fn at_the_end_of_the_grace_or_an_immediate_close_remaining_calls_are_cancelled_and_the_peer_is_notified() {
     let failed_tool =
         r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the server is closing"}],"isError":true}}"#;
     let failed_prompt =
@@ -292,7 +292,7 @@ fn an_input_request_of_no_call_delays_the_close_until_the_grace_ends_and_is_then
 #[test]
 fn a_second_close_can_only_make_the_end_earlier_and_the_first_reason_stays() {
     type Step = fn(&mut Scripted);
-    for (first, second, ends, reason) in [
+    for (first, second, ends_at, reason) in [
         ((|end| close(end, 1_000)) as Step, (|end| close(end, 2_000)) as Step, 1_000, CloseReason::Local),
         (|end| close(end, 2_000), |end| close(end, 1_000), 1_500, CloseReason::Local),
         (|end| close(end, 2_000), close_now, 500, CloseReason::Local),
@@ -306,15 +306,15 @@ fn a_second_close_can_only_make_the_end_earlier_and_the_first_reason_stays() {
         first(&mut server);
         server.at(500);
         second(&mut server);
-        if ends > 500 {
-            server.at(ends - 1).expect_silence();
-            server.at(ends);
+        if ends_at > 500 {
+            server.at(ends_at - 1).expect_silence();
+            server.at(ends_at);
         }
         let events = server.events();
-        assert!(matches!(events[0], Event::Cancelled { id: cancelled, .. } if cancelled == id), "{ends}: {events:?}");
+        assert!(matches!(events[0], Event::Cancelled { id: cancelled, .. } if cancelled == id), "{ends_at}: {events:?}");
         server.sent();
         let last = events.into_iter().chain(server.events()).last();
-        assert_eq!(last, Some(Event::Closed(reason)), "{ends}");
+        assert_eq!(last, Some(Event::Closed(reason)), "{ends_at}");
     }
 }
 
@@ -362,6 +362,7 @@ fn closed_is_the_last_event_and_comes_once_and_no_method_has_an_effect_after_it(
         eof,
         |end| end.session.handle_end(TransportEnd::Failed, end.now),
         close_now,
+        // A frame that is longer than the limit.
         |end| {
             end.frame(&" ".repeat(17 << 20));
         },

@@ -12,13 +12,13 @@ fn ping() -> Invoke {
     Invoke::ping().without_progress().with_timeouts(CallTimeouts::NONE)
 }
 
-/// Both ends in each phase of the handshake.
+/// Sessions of both ends in each phase of the handshake: a server before, within and after it, and a client within and after it.
 fn phases() -> Vec<Scripted> {
-    let mut answered = Scripted::new(server_config());
-    answered.frame(&initialize(0, "2025-11-25", "{}"));
+    let mut server_within = Scripted::new(server_config());
+    server_within.frame(&initialize(0, "2025-11-25", "{}"));
     let mut ends = vec![
         Scripted::new(server_config()),
-        answered,
+        server_within,
         Scripted::server(server_config()),
         Scripted::new(client_config()),
         Scripted::client(client_config()),
@@ -100,9 +100,10 @@ fn a_peer_that_pings_and_never_reads_is_no_longer_read() {
 
 #[test]
 fn an_outbound_ping_is_sent_in_every_phase_and_needs_no_capability() {
-    let mut bare = Scripted::client_at(client_config(), "2025-11-25", "{}");
-    bare.drain();
-    for mut end in phases().into_iter().chain([bare]) {
+    // A client whose server has declared no capability.
+    let mut without = Scripted::client_at(client_config(), "2025-11-25", "{}");
+    without.drain();
+    for mut end in phases().into_iter().chain([without]) {
         let id = end.invoke(ping());
         let number: u64 = id.to_string().replace("out-", "").parse().unwrap();
         assert_eq!(end.sent(), [request(number, "ping", "{}")]);

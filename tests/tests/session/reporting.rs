@@ -216,7 +216,7 @@ fn a_full_window_keeps_the_newest_update_and_sends_it_when_the_window_opens() {
     server.at(100);
     assert_eq!((values(&mut server), server.session.poll_timeout()), (vec![99.0], None));
     assert_eq!(server.session.stats().progress_out_merged, 96, "each of them replaced the one before");
-    // The window slides: the second of the first two updates leaves it 30 ms later.
+    // The window slides: the update that was sent at 30 ms leaves it at 130 ms.
     server.report(id, Progress::value(100.0));
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(130)));
 }
@@ -240,7 +240,7 @@ fn a_kept_update_is_merged_member_by_member() {
 }
 
 #[test]
-fn a_kept_update_is_sent_before_the_response_of_the_handler_or_the_deadline() {
+fn a_kept_update_is_sent_before_the_response_that_the_handler_or_the_deadline_makes() {
     type Ending = fn(&mut Scripted, InboundId);
     let ends: [(&str, Ending); 2] = [
         ("the handler", |server, id| {
@@ -319,13 +319,14 @@ fn a_final_update_without_room_is_sent_despite_a_full_window_once_there_is_room(
     assert_eq!(values(&mut server), [1.0, 3.0]);
 }
 
-/// A regression: an update that was ahead in the queue, and waited for the full window of the session, delayed the final update.
+/// A regression: an update that was before the final one in the queue, and waited for the window of the session, delayed the final one.
 #[test]
 fn regression_a_final_update_that_waits_for_room_is_sent_before_those_that_wait_for_the_window() {
     for updates in [1, 0] {
         let mut server = Scripted::server(with(narrow(), |config| config.progress.session_window = at_most(updates, 3_600_000)));
         let (first, second) = (server.receive_call(1), server.receive_call(2));
         server.report(first, of(1.0, 10.0));
+        // With a window of zero updates, only the reply to this ping fills the outbox.
         server.frame(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#);
         server.report(first, of(2.0, 10.0));
         server.report(second, of(10.0, 10.0));

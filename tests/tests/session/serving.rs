@@ -112,7 +112,7 @@ fn a_second_request_with_a_running_id_is_not_answered_and_the_first_goes_on() {
     let duplicates = ["tools/call", "tools/list", "ping", "logging/setLevel", "nothing/known", "initialize"]
         .map(|method| request(1, method, "{}"));
     for second in duplicates {
-        // The limit is reached, but the refusal for that reason must not be sent either.
+        // A second call also exceeds this limit, but the refusal for that reason must not be sent either.
         let mut server = Scripted::server(with(server_config(), |config| config.limits.in_flight = 1));
         let id = server.receive_call(1);
         server.frame(&second);
@@ -285,7 +285,8 @@ fn a_cancel_of_no_call_in_flight_is_ignored_and_not_answered() {
     ] {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
-        // The first cancel names the number of this input request. It has no effect, since the ids of the two directions are independent.
+        // This input request has the id 2, which the first cancel names. That has no effect, since the ids of the two directions are
+        // independent.
         let key = server.ask(id, Ask::Roots);
         server.drain().frame(&notification("notifications/cancelled", params));
         assert!(!server.events().iter().any(|event| matches!(event, Event::Cancelled { .. } | Event::Input { .. })), "{params}");
@@ -370,19 +371,19 @@ fn the_deadline_of_one_call_counts_from_its_receipt_and_can_be_made_earlier_or_l
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let id = server.receive_call(1);
     let other = server.receive_call(2);
-    let set = |server: &mut Scripted, millis| {
+    let set_deadline = |server: &mut Scripted, millis| {
         let options = ServeOptions::default().with_deadline(Duration::from_millis(millis));
         server.session.configure(id, options, server.now).unwrap();
     };
     server.at(900);
-    set(&mut server, 5_000);
+    set_deadline(&mut server, 5_000);
     server.at(1_000);
     assert_eq!(
         server.events(),
         [Event::Cancelled { id: other, why: CancelReason::Deadline }],
         "only the other call has the default deadline"
     );
-    set(&mut server, 1_500);
+    set_deadline(&mut server, 1_500);
     server.drain().at(1_499).expect_silence();
     server.at(1_500);
     assert_eq!(

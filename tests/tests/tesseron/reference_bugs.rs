@@ -1,6 +1,6 @@
 //! The bugs of the Tesseron reference that could occur in a session (`docs/protocols/tesseron.md`, "Faults of the reference
-//! implementation", numbered in the order of its table). The bugs of discovery and claims have tests in `tesseron/src/claims`, those of
-//! routing in `bridge_reference_bugs.rs`.
+//! implementation"). A number after `bug_` is that of a row of the table there; one after `observed_` is explained under "Former numbers".
+//! The bugs of discovery and claims have tests in `tesseron/src/claims`, those of routing in `bridge_reference_bugs.rs`.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn bug_3_a_second_hello_or_one_after_a_resume_makes_no_second_session() {
 }
 
 #[test]
-fn bug_4_a_call_that_is_cancelled_before_it_was_polled_sends_no_frame() {
+fn bug_4_a_cancel_before_the_request_is_polled_sends_no_frame_and_a_later_one_follows_the_request() {
     let mut gateway = Scripted::gateway(gateway_config());
     let call = gateway.invoke(call_action());
     gateway.session.cancel(call, None, gateway.now).unwrap();
@@ -162,7 +162,7 @@ fn bug_6_a_handler_of_an_ended_invocation_sends_no_progress_log_or_input_request
     }
 }
 
-/// A gateway whose numbers begin at `first_id`, and the id of its one invocation.
+/// A gateway whose request ids begin at `first_id`, and the invocation id of its one call.
 fn calling_from(first_id: u64) -> (Scripted, String) {
     let mut gateway = Scripted::gateway(with(gateway_config(), |config| config.first_id = first_id));
     gateway.invoke(call_action());
@@ -175,6 +175,7 @@ fn calling_from(first_id: u64) -> (Scripted, String) {
 fn bug_6_late_frames_about_invocations_of_an_old_channel_have_no_effect_on_the_new_one() {
     // A handler that still runs after its app has resumed on a new channel may send frames with an old invocation id. A late response has
     // an old request id.
+    // The new channel may begin at any id that is greater than those of the old one.
     let (previous, old) = calling_from(1);
     let (mut gateway, new) = calling_from(previous.session.stats().frames_out + 1_000);
     assert_ne!(old, new);
@@ -204,7 +205,7 @@ fn bug_7_a_claim_that_comes_with_the_welcome_is_not_lost() {
 }
 
 #[test]
-fn bug_8_input_requests_of_an_unclaimed_app_are_refused() {
+fn bug_8_input_requests_without_a_claim_or_without_an_invocation_are_refused() {
     let form = |id: u64, name: &str| {
         request(id, "elicitation/request", &format!(r#"{{"invocationId":"{name}","question":"?","schema":{{"type":"object"}}}}"#))
     };
