@@ -1,11 +1,11 @@
-//! The cost of large payloads, counted and not timed. `scripts/payloads` runs it for each row of its table.
+//! The cost of large payloads, counted and not timed. `scripts/payloads` runs this program for each row of its table.
 //!
 //! ```text
 //! cargo run --release -p tests --example payloads -- result-read 65536 9
 //! ```
 //!
-//! This makes four calls that are not counted and then nine others, and prints the mean number of page faults of one of the nine. With the
-//! feature `count`, it prints the mean number of bytes that a call allocates.
+//! This command makes four calls that are not counted and then nine that are, and prints the mean number of page faults of a counted call.
+//! With the feature `count`, it prints the mean number of bytes that a counted call allocates.
 
 use std::env;
 use std::process::ExitCode;
@@ -19,11 +19,11 @@ const BEFORE: u32 = 4;
 
 fn main() -> ExitCode {
     let given: Vec<String> = env::args().skip(1).collect();
-    let [name, size, turns] = given.as_slice() else { return usage() };
+    let [name, size, calls] = given.as_slice() else { return usage() };
     let payload = Payload::ALL.iter().find(|(_, known)| known == name);
-    let (Some((payload, _)), Ok(size), Ok(turns)) = (payload, size.parse(), turns.parse()) else { return usage() };
-    match each(*payload, size, turns) {
-        Ok(each) => println!("{each:.0}"),
+    let (Some((payload, _)), Ok(size), Ok(calls)) = (payload, size.parse(), calls.parse()) else { return usage() };
+    match mean(*payload, size, calls) {
+        Ok(mean) => println!("{mean:.0}"),
         Err(error) => println!("fails: {error}"),
     }
     ExitCode::SUCCESS
@@ -35,15 +35,15 @@ fn usage() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Makes `turns` calls on a connection of their own, after [`BEFORE`] others, and returns the number of their page faults.
-fn run(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
+/// Makes `calls` calls on a connection of their own, after [`BEFORE`] others, and returns the number of their page faults.
+fn run(payload: Payload, size: usize, calls: u32) -> Result<f64, String> {
     Tokio::run(Some(1), |adapter| async move {
         let payloads = Payloads::connect(&adapter).await;
         for _ in 0..BEFORE {
             payloads.pass(payload, size).await?;
         }
         let before = faults();
-        for _ in 0..turns {
+        for _ in 0..calls {
             payloads.pass(payload, size).await?;
         }
         Ok(faults() - before)
@@ -53,25 +53,25 @@ fn run(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
 /// The number of minor page faults of this process so far.
 fn faults() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The fields are counted after the name of the program, which may contain spaces.
+    // The number is the eighth field after the name of the program, which stands in parentheses and may contain spaces.
     stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(7)?.parse().ok()).unwrap_or_default()
 }
 
-/// The mean number of page faults of `turns` calls.
+/// The mean number of page faults of a call, over `calls` calls.
 #[cfg(not(feature = "count"))]
-fn each(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
-    Ok(run(payload, size, turns)? / f64::from(turns))
+fn mean(payload: Payload, size: usize, calls: u32) -> Result<f64, String> {
+    Ok(run(payload, size, calls)? / f64::from(calls))
 }
 
-/// The mean number of bytes that each of `turns` calls allocates.
+/// The mean number of bytes that a call allocates, over `calls` calls.
 #[cfg(feature = "count")]
-fn each(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
-    let allocated = |turns| {
+fn mean(payload: Payload, size: usize, calls: u32) -> Result<f64, String> {
+    let allocated = |calls| {
         let mut ended = Ok(0.0);
-        let counted = allocation_counter::measure(|| ended = run(payload, size, turns));
+        let counted = allocation_counter::measure(|| ended = run(payload, size, calls));
         ended.map(|_| counted.bytes_total as f64)
     };
     // The first run makes the allocations that happen only once in a process.
     run(payload, size, 0)?;
-    Ok((allocated(turns)? - allocated(0)?) / f64::from(turns))
+    Ok((allocated(calls)? - allocated(0)?) / f64::from(calls))
 }

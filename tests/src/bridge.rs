@@ -156,6 +156,7 @@ impl Rig {
         panic!("a livelock: the legs send frames without end");
     }
 
+    /// Delivers the frames that are queued on each leg, once. Returns `false` if there were no frames and no events.
     fn deliver_once(&mut self) -> bool {
         let mut moved = false;
         for leg in self.legs() {
@@ -207,7 +208,8 @@ impl Rig {
         self.deliver()
     }
 
-    /// Passes the frames of a far end to the bridge, as far as the bridge reads them. On a closed leg the frames have no effect.
+    /// Passes the frames of a far end to the bridge, as far as the bridge reads them. On a closed leg the frames have no effect. Returns
+    /// `true` if there was a frame to pass.
     fn read_from(&mut self, leg: Leg) -> bool {
         let mut moved = false;
         while self.bridge.wants_input(leg) || self.bridge.is_closed(leg) {
@@ -367,7 +369,7 @@ impl Rig {
         self.tools().into_iter().filter(|name| !name.starts_with("tesseron__")).collect()
     }
 
-    /// The one response with this id among the frames that the agent has received; the others are dropped.
+    /// The one response with this id among the frames that the agent has received; the other frames are dropped.
     #[track_caller]
     pub fn response(&mut self, id: u64) -> Value {
         let received = self.agent_received();
@@ -415,7 +417,7 @@ impl Rig {
         self.seat(channel, Some(config))
     }
 
-    /// Passes to the bridge a channel to an app whose claim it has requested by the event [`BridgeEvent::ClaimWanted`].
+    /// Passes to the bridge a channel to an app, after the bridge has requested the claim of the app by [`BridgeEvent::ClaimWanted`].
     ///
     /// # Errors
     /// Those of the bridge.
@@ -595,7 +597,7 @@ impl Rig {
         assert_eq!(self.bridge.in_flight(), 0, "the bridge has calls");
         for leg in self.legs() {
             let stats = self.stats(leg);
-            let held = [
+            let counts = [
                 stats.outbound_calls,
                 stats.inbound_calls,
                 stats.cancelled_calls,
@@ -603,7 +605,7 @@ impl Rig {
                 stats.exchanges_out,
                 stats.queued_bytes,
             ];
-            assert_eq!(held, [0; 6], "{} has state", self.name(leg));
+            assert_eq!(counts, [0; 6], "{} has state", self.name(leg));
         }
     }
 }

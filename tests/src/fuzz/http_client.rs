@@ -17,7 +17,9 @@ struct Bench {
     client: HttpClient,
     session: Session,
     now: Instant,
+    /// Every request so far.
     sent: BTreeSet<HttpRequestId>,
+    /// The requests whose responses have not ended.
     open: Vec<HttpRequestId>,
     /// The number of outcomes of each call.
     calls: BTreeMap<OutboundId, usize>,
@@ -25,12 +27,12 @@ struct Bench {
     is_closed: bool,
 }
 
-/// Byte 0: the era (bits 0 and 1), small limits (bit 2), and the cache (bit 3). The rest: lines. Each is a step, whose first byte is its
-/// kind; `|` in arguments and in a body stands for a line feed.
+/// Byte 0: the era (bits 0 and 1), small limits (bit 2), and the cache (bit 3). The rest: lines, each of which is a step. The first byte of
+/// a line is the kind of the step; `|` in arguments and in a body stands for a line feed.
 ///
 /// The session calls a tool (`c`), lists the tools (`v`), cancels a call (`x`), or refuses an input request (`q`). The server sends the
-/// head of a response (`h`) or a piece of its body (`b`), ends the response (`e`), or loses it (`l`). Time passes (`t`). The owner closes
-/// the client (`z`).
+/// head of a response (`h`) or a piece of its body (`b`), or ends the response (`e`). The response is lost (`l`). Time passes (`t`). The
+/// owner closes the client (`z`).
 pub fn http_client(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let era = [Era::Legacy, Era::Auto, Era::Modern, Era::Auto][usize::from(kind & 3)];

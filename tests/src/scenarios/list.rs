@@ -55,6 +55,7 @@ pub(super) fn script(row: &str) -> Option<fn(Wire, &Book)> {
     })
 }
 
+/// Compares a trace with the expected lines. Empty lines and the indentation of lines do not count.
 fn expect(trace: &[String], expected: &str) {
     let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     assert_eq!(trace, expected);
@@ -73,7 +74,7 @@ fn timeouts(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
     timeouts
 }
 
-/// Describes a result: its kind, and its text or value.
+/// Describes the result of a tool: its kind and its text.
 fn text(result: &Json) -> String {
     let result: Value = result.decode().expect("a result");
     let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -494,6 +495,7 @@ fn ids(answers: &[Value]) -> String {
     answers.iter().map(|answer| answer["id"].to_string()).collect::<Vec<_>>().join(" ")
 }
 
+/// Adds what the far end has observed until its end.
 async fn finish(far: FarEnd, mut trace: Vec<String>) -> Vec<String> {
     trace.extend(far.ended().await);
     trace

@@ -1,7 +1,7 @@
 //! Tests of every transport of every adapter. They are written once; each adapter runs them from its `tests/connections`.
 //!
-//! Each public module is a list of rows. A row is a function that runs on a [`Stage`]: it takes the steps of the near end, and checks what
-//! both ends have observed. The name of a row is also the name of its test.
+//! Each public module is a list of scenarios, or *rows*. A row is a function that runs on a [`Stage`]: it takes the steps of the near end,
+//! and checks what both ends have observed. The name of a row is also the name of its test.
 
 pub mod faults;
 pub mod http;
@@ -20,7 +20,7 @@ use endpoint::BoxFuture;
 use crate::harness::{self, Book, Far, Over, Stage};
 use programs::adapter::Adapter;
 
-/// Makes the far end of the row of this name. The row can be of any list.
+/// Makes the far end of the row of this name, which can be in any of the lists.
 pub(crate) fn far(row: &str, book: &Book) -> Far {
     match list::script(row).or_else(|| faults::script(row)) {
         Some(script) => Far::Wire(script),
@@ -55,7 +55,7 @@ macro_rules! the_far_end {
     };
 }
 
-/// Declares a test for each scenario over each transport.
+/// Declares a test for each row of `list` over each transport.
 #[macro_export]
 macro_rules! scenario_tests {
     ([$adapter:ty] $($row:ident)*) => {
@@ -74,7 +74,7 @@ macro_rules! scenario_tests {
     };
 }
 
-/// Declares a test for each row about a fault of other SDKs, on one thread and on two, in memory and with a child process.
+/// Declares tests for each row of `faults`: on one thread and on two, and both in memory and with a child process.
 #[macro_export]
 macro_rules! fault_tests {
     ([$adapter:ty] $($row:ident)*) => {
@@ -93,7 +93,7 @@ macro_rules! fault_tests {
     };
 }
 
-/// Declares a test for each way in which a transport fails.
+/// Declares a test for each row of `transports`.
 #[macro_export]
 macro_rules! transport_tests {
     ([$adapter:ty] $($row:ident)*) => {$(

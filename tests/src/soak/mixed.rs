@@ -33,7 +33,7 @@ pub(super) fn run(server: &Server, span: Duration) -> Result<(), Failure> {
             Ok(made.into_iter().collect::<Result<Vec<u64>, _>>()?.into_iter().sum())
         })?;
         let minutes = start.elapsed().as_secs_f64() / 60.0;
-        server.settle(&format!("{minutes:.0} minutes of mixed traffic, {made} passes of the loop in this part"))?;
+        server.wait_until_freed(&format!("{minutes:.0} minutes of mixed traffic, {made} passes of the loop in this part"))?;
     }
     Ok(())
 }

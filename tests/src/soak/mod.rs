@@ -23,12 +23,12 @@ use crate::raw_http::{self, Exchange, Failure, Request, ServerProcess};
 pub type Heap = Cap<System>;
 
 /// The time within which the server must have freed everything that belonged to its former clients.
-const SETTLE: Duration = Duration::from_secs(60);
+const TIME_TO_FREE: Duration = Duration::from_secs(60);
 
 /// Puts load on a server over HTTP, and prints a table that shows whether the server frees everything afterwards.
 #[derive(Debug, Parser)]
 #[command(name = "soak")]
-struct Line {
+struct Flags {
     /// Serve, and print the address. The program starts its server process with this flag.
     #[arg(long, hide = true)]
     serve: bool,
@@ -51,11 +51,11 @@ struct Line {
 
 /// The whole program, on one adapter. `heap` is its global allocator.
 pub fn main<A: Adapter>(heap: &'static Heap) -> ExitCode {
-    let line = Line::parse();
-    if line.serve {
+    let flags = Flags::parse();
+    if flags.serve {
         return A::run(Some(2), |adapter| server::run(adapter, heap));
     }
-    match run(&line, A::NAME) {
+    match run(&flags, A::NAME) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("soak: {why}");
@@ -64,22 +64,22 @@ pub fn main<A: Adapter>(heap: &'static Heap) -> ExitCode {
     }
 }
 
-fn run(line: &Line, name: &str) -> Result<(), Failure> {
+fn run(flags: &Flags, name: &str) -> Result<(), Failure> {
     let mut server = Server::start()?;
-    // With the first requests a server makes what it keeps: tables, threads, buffers.
+    // While it serves its first requests, the server makes the tables, threads and buffers that it keeps.
     for _ in 0..200 {
         server.quick()?;
     }
     println!("| {name} | heap of the server, KiB | resident memory, MiB | descriptors | tasks | sessions | exchanges |");
     println!("|---|---|---|---|---|---|---|");
     server.at_rest = server.show("after 200 calls")?;
-    for _ in 0..line.rounds {
-        sessions(&server, line.sessions)?;
-        listens(&server, line.listens)?;
-        drops(&server, line.drops)?;
+    for _ in 0..flags.rounds {
+        sessions(&server, flags.sessions)?;
+        listens(&server, flags.listens)?;
+        drops(&server, flags.drops)?;
     }
-    mixed::run(&server, Duration::from_secs_f64(line.minutes * 60.0))?;
-    server.settle("at the end")
+    mixed::run(&server, Duration::from_secs_f64(flags.minutes * 60.0))?;
+    server.wait_until_freed("at the end")
 }
 
 /// Opens sessions over one connection, and ends them.
@@ -94,7 +94,7 @@ fn sessions(server: &Server, number: usize) -> Result<(), Failure> {
         Exchange::send(&mut stream, &Request::delete(id))?.finish()?.expect(204)?;
     }
     drop(stream);
-    server.settle("the sessions ended")
+    server.wait_until_freed("the sessions ended")
 }
 
 /// Opens subscriptions, each on a connection of its own, and disconnects.
@@ -107,7 +107,7 @@ fn listens(server: &Server, number: usize) -> Result<(), Failure> {
     }
     server.show(&format!("{number} subscriptions"))?;
     drop(open);
-    server.settle("their clients disconnected")
+    server.wait_until_freed("their clients disconnected")
 }
 
 /// Makes calls that never end, whose clients disconnect within the request, before the head of the response, or after it. Meanwhile another
@@ -121,7 +121,7 @@ fn drops(server: &Server, number: usize) -> Result<(), Failure> {
         let dropping: Vec<_> = (0..2)
             .map(|half| {
                 scope.spawn(move || {
-                    (0..number / 2).try_for_each(|turn| drop_one(server, turn * 2 + half)).map_err(|error| error.to_string())
+                    (0..number / 2).try_for_each(|pair| drop_one(server, pair * 2 + half)).map_err(|error| error.to_string())
                 })
             })
             .collect();
@@ -131,15 +131,16 @@ fn drops(server: &Server, number: usize) -> Result<(), Failure> {
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
         Ok(measured)
     })?;
-    server.settle(&format!("{number} calls whose clients disconnected"))?;
+    server.wait_until_freed(&format!("{number} calls whose clients disconnected"))?;
     eprintln!("soak: a call takes {alone} alone, and {beside} beside those");
     Ok(())
 }
 
-fn drop_one(server: &Server, turn: usize) -> Result<(), Failure> {
+/// Makes one call that never ends, and disconnects. `number` determines the id of the call and the moment of the disconnect.
+fn drop_one(server: &Server, number: usize) -> Result<(), Failure> {
     let mut stream = server.connect()?;
-    let request = Request::call(turn, "stuck");
-    match turn % 3 {
+    let request = Request::call(number, "stuck");
+    match number % 3 {
         0 => raw_http::send_half(&mut stream, &request)?,
         1 => drop(Exchange::send(&mut stream, &request)?),
         _ => {
@@ -241,15 +242,15 @@ impl Server {
     }
 
     /// Waits until the server has neither sessions nor exchanges, and no more descriptors and tasks than at rest, and prints a row.
-    fn settle(&self, what: &str) -> Result<(), Failure> {
+    fn wait_until_freed(&self, what: &str) -> Result<(), Failure> {
         let start = Instant::now();
         loop {
             if self.size()?.is_back_at(&self.at_rest) {
                 return self.show(what).map(drop);
             }
-            if start.elapsed() > SETTLE {
+            if start.elapsed() > TIME_TO_FREE {
                 self.show(what)?;
-                return Err(format!("{what}: not forgotten within {SETTLE:?}").into());
+                return Err(format!("{what}: not forgotten within {TIME_TO_FREE:?}").into());
             }
             thread::sleep(Duration::from_millis(100));
         }

@@ -68,6 +68,7 @@ pub struct Calling {
 }
 
 impl Calling {
+    /// Waits for the handshake of the calling end, which is the first of `links`.
     async fn of(links: Vec<Link>) -> Self {
         let peer = links.first().expect("the calling end").peer.clone();
         peer.ready().await.expect("a handshake");
@@ -99,14 +100,14 @@ impl<A: Adapter, const STATELESS: bool> Contender for Ours<A, STATELESS> {
     }
 
     fn has(row: Row) -> bool {
-        let has_stateless =
+        let is_measured_stateless =
             matches!(row, Row { over: Over::Duplex, what: What::RoundTrips { tool: EchoTool::Inline, .. }, workers: 1 });
-        row.is_measured_here() && (!STATELESS || has_stateless)
+        row.is_measured_here() && (!STATELESS || is_measured_stateless)
     }
 
     async fn duplex(adapter: &A, room: usize) -> Calling {
         let (one, other) = adapter.duplex(room);
-        // As in a server, all connections share one service.
+        // As in a server, all connections share one service. Its era is that of every connection, since a process runs one contender.
         static SERVICE: OnceLock<Arc<Service>> = OnceLock::new();
         let service = SERVICE.get_or_init(|| service(Self::ERA));
         Calling::of(vec![adapter.connect(Arc::new(()), Self::client(), one), adapter.serve(Arc::clone(service), other)]).await

@@ -80,6 +80,7 @@ async fn reaches_handler(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let token = r#""cancelled""#;
     let id = s.slow_with_progress(token).await?;
+    // The longest time between two updates so far.
     let pace = s.progress(token).windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or_default();
     s.cancel(&id).await?;
     let cancelled = Instant::now();
@@ -111,9 +112,9 @@ async fn of_nothing(s: &mut Session<'_>) -> Result<(), Stop> {
     s.quiet().await?;
     let responses = s.seen()[before..].iter().filter(|frame| frame.is_response()).collect::<Vec<_>>();
     // Over HTTP a malformed notification may be refused by the HTTP response.
-    let is_odd = |frame: &&&crate::check::session::Frame| frame.is_error_without_id() && !s.is_http();
-    match responses.iter().find(is_odd) {
-        Some(odd) => wrong(format!("a cancel was answered with {}", odd.short())),
+    let is_answer = |frame: &&&crate::check::session::Frame| frame.is_error_without_id() && !s.is_http();
+    match responses.iter().find(is_answer) {
+        Some(answer) => wrong(format!("a cancel was answered with {}", answer.short())),
         None => Ok(()),
     }
 }
