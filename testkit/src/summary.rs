@@ -34,7 +34,7 @@ pub fn frame(text: &str) -> String {
                 summary += &format!(" level {level}");
             }
             if method == LISTEN {
-                summary += &format!(" wants {}", kinds_of(params));
+                summary += &format!(" wants {}", kinds_in_words(params));
             }
             summary
         }
@@ -48,7 +48,7 @@ pub fn frame(text: &str) -> String {
         (Some("notifications/initialized"), None) => "initialized".to_owned(),
         (Some("notifications/message"), None) => "log".to_owned(),
         (Some(method), None) => match params["_meta"].get(SUBSCRIPTION) {
-            Some(id) if method == ACKNOWLEDGED => format!("notice {method} of {id} wants {}", kinds_of(params)),
+            Some(id) if method == ACKNOWLEDGED => format!("notice {method} of {id} wants {}", kinds_in_words(params)),
             Some(id) => format!("notice {method} of {id} about {}", kind_of(method, params)),
             None => format!("notice {method}"),
         },
@@ -108,7 +108,8 @@ pub(crate) fn kinds(kinds: &Kinds) -> String {
     kinds.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
-fn kinds_of(params: &Value) -> String {
+/// The kinds that [`read_kinds`] reads from the parameters, in a few words.
+fn kinds_in_words(params: &Value) -> String {
     kinds(&read_kinds(params))
 }
 

@@ -632,6 +632,7 @@ async fn handler_that_blocks_its_thread_while_others_run<A: Adapter>(stage: Stag
         .into();
     let mut trace = Vec::new();
     while calls.iter().any(Option::is_some) {
+        // Both calls of `greet` have ended, while the handler of `block` still blocks.
         if trace.len() == 2 {
             calling.observed_call("release", json!({})).await;
         }

@@ -142,7 +142,7 @@ fn an_id_is_in_use_while_its_response_is_delayed_or_its_cancelled_handler_runs()
 
 #[test]
 fn an_id_that_is_reused_after_its_response_is_a_violation_but_served() {
-    let serve = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
+    let config = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
     let answer: Step = |server| {
         let id = server.request();
         server.respond(id);
@@ -159,7 +159,7 @@ fn an_id_that_is_reused_after_its_response_is_a_violation_but_served() {
         }),
     ];
     for (name, end) in endings {
-        let mut server = Scripted::server(serve.clone());
+        let mut server = Scripted::server(config.clone());
         server.frame(&call_tool(1, false));
         end(&mut server);
         server.drain().frame(&call_tool(1, false));
