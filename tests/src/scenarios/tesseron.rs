@@ -45,7 +45,7 @@ crate::harness::rows! { $ each_tesseron_row ():
     an_app_without_a_claim_accepts_one_gateway_at_a_time
     stalled_dials_do_not_affect_others_and_are_dropped_in_time
     messages_of_a_web_socket_are_frames_and_pings_are_answered
-    a_web_socket_is_closed_with_1000_and_a_reason_by_either_end
+    a_web_socket_is_closed_with_1000_and_a_reason_and_any_close_is_echoed
     a_message_over_the_limit_closes_the_session
     a_unix_socket_is_bound_before_anything_else
     a_bind_without_a_code_is_refused_and_the_socket_stays_open
@@ -91,7 +91,7 @@ macro_rules! tesseron_tests {
 const GATEWAY: &str = "tesseron-gateway";
 
 /// The subprotocols that a gateway with this code offers.
-fn with(code: &str) -> String {
+fn with_code(code: &str) -> String {
     format!("{GATEWAY},tesseron-bind.{code}")
 }
 
@@ -128,6 +128,7 @@ impl App {
         Self::with(stage, binding, source, false).await
     }
 
+    /// Starts an app, which accepts gateways of any user of this machine if `any_user`.
     async fn with<A: Adapter>(stage: &Stage<A>, binding: Binding, source: ClaimCodeSource, any_user: bool) -> Self {
         let home = OwnHome::new();
         let mut options = TesseronOptions::new("An app", binding);
@@ -247,7 +248,7 @@ async fn a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_an_answe
 
 async fn a_request_that_is_no_upgrade_is_dropped_without_an_answer<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
-    let whole = raw::upgrade(&with(app.code().reveal()));
+    let whole = raw::upgrade(&with_code(app.code().reveal()));
     let requests = [
         "\r\n\r\n".into(),
         "{}\n".into(),
@@ -269,15 +270,20 @@ async fn a_request_that_is_no_upgrade_is_dropped_without_an_answer<A: Adapter>(s
         });
         assert_eq!(answer.await, None);
     }
-    assert_eq!(app.status(&stage, &with(app.code().reveal())).await, Some(101), "the claim can still be used");
+    assert_eq!(app.status(&stage, &with_code(app.code().reveal())).await, Some(101), "the claim can still be used");
 }
 
 async fn a_malformed_bind_is_answered_with_400<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let code = app.code();
-    let right = with(code.reveal());
-    for protocols in [with(""), with("A!"), with("../x"), with(&"x".repeat(65)), format!("{right},tesseron-bind.{}", code.reveal())]
-    {
+    let right = with_code(code.reveal());
+    for protocols in [
+        with_code(""),
+        with_code("A!"),
+        with_code("../x"),
+        with_code(&"x".repeat(65)),
+        format!("{right},tesseron-bind.{}", code.reveal()),
+    ] {
         assert_eq!(app.status(&stage, &protocols).await, Some(400), "{protocols}");
     }
 }
@@ -286,7 +292,7 @@ async fn wrong_codes_are_answered_with_403_ever_more_slowly_and_the_right_one_is
     let app = App::minting(&stage, Binding::WebSocket).await;
     let begin = Instant::now();
     for wrong in 1..=6 {
-        assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403), "the {wrong}th");
+        assert_eq!(app.status(&stage, &with_code(WRONG)).await, Some(403), "the {wrong}th");
     }
     // The six answers are delayed by 0, 125, 250, 500, 1000 and 2000 ms.
     assert!(begin.elapsed() >= Duration::from_millis(3875), "{:?}", begin.elapsed());
@@ -364,7 +370,7 @@ async fn a_taken_or_used_claim_is_answered_with_409_and_the_reason<A: Adapter>(s
     let expect_refusal = async |claim_code: Option<ClaimCode>, why: &str| {
         let error = failed(stage.adapter.tesseron_dial(&app.instance(), claim_code).await).to_string();
         assert_eq!(error, format!("{} refuses this gateway: {why} (HTTP status 409)", app.address()));
-        let (mut raw, why) = (app.dialled(&stage, &with(code.reveal())).await, why.to_owned());
+        let (mut raw, why) = (app.dialled(&stage, &with_code(code.reveal())).await, why.to_owned());
         let (head, body) = stage.block(move || (raw.head().expect("an answer"), raw.rest())).await;
         assert!(head.starts_with("HTTP/1.1 409 "), "{head}");
         assert_eq!(body, why);
@@ -373,7 +379,7 @@ async fn a_taken_or_used_claim_is_answered_with_409_and_the_reason<A: Adapter>(s
     expect_refusal(Some(code.clone()), "another gateway has just bound the claim").await;
     app.listener.handle_agent(host.channel().expect("its place"), Agent { id: "a".into(), name: "An agent".into() });
     expect_refusal(Some(code.clone()), "the claim is already bound to an agent").await;
-    assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+    assert_eq!(app.status(&stage, &with_code(WRONG)).await, Some(403));
 
     let plain = App::start(&stage, Binding::WebSocket, ClaimCodeSource::Gateway).await;
     let _first = plain.bound(&stage, None).await;
@@ -384,14 +390,14 @@ async fn a_taken_or_used_claim_is_answered_with_409_and_the_reason<A: Adapter>(s
 async fn an_app_for_any_user_accepts_gateways_with_its_code<A: Adapter>(stage: Stage<A>) {
     let app = App::with(&stage, Binding::WebSocket, ClaimCodeSource::default(), true).await;
     assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
-    assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+    assert_eq!(app.status(&stage, &with_code(WRONG)).await, Some(403));
     let _bound = app.bound(&stage, Some(app.code())).await;
 }
 
 async fn an_app_without_a_claim_accepts_one_gateway_at_a_time<A: Adapter>(stage: Stage<A>) {
     let app = App::start(&stage, Binding::WebSocket, ClaimCodeSource::Gateway).await;
     assert!(app.listener.claim_code().is_none() && app.listener.next_code().await.is_none());
-    assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+    assert_eq!(app.status(&stage, &with_code(WRONG)).await, Some(403));
     let first = app.bound(&stage, None).await;
     assert_eq!(app.status(&stage, GATEWAY).await, Some(409));
     drop(first);
@@ -410,7 +416,7 @@ async fn stalled_dials_do_not_affect_others_and_are_dropped_in_time<A: Adapter>(
     let begin = Instant::now();
     let mut stalled = Vec::new();
     for count in 0..20 {
-        let (address, request) = (app.address().clone(), raw::upgrade(&with(app.code().reveal())));
+        let (address, request) = (app.address().clone(), raw::upgrade(&with_code(app.code().reveal())));
         stalled.push(
             stage
                 .block(move || {
@@ -431,7 +437,7 @@ async fn stalled_dials_do_not_affect_others_and_are_dropped_in_time<A: Adapter>(
 
 async fn messages_of_a_web_socket_are_frames_and_pings_are_answered<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
-    let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
+    let mut raw = app.dialled(&stage, &with_code(app.code().reveal())).await;
     let mut raw = stage
         .block(move || {
             assert_eq!(raw.status(), Some(101));
@@ -459,16 +465,16 @@ async fn messages_of_a_web_socket_are_frames_and_pings_are_answered<A: Adapter>(
     assert_eq!(all, (raw::TEXT, long.as_bytes().to_vec()), "in one piece");
 }
 
-async fn a_web_socket_is_closed_with_1000_and_a_reason_by_either_end<A: Adapter>(stage: Stage<A>) {
+async fn a_web_socket_is_closed_with_1000_and_a_reason_and_any_close_is_echoed<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
-    let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
+    let mut raw = app.dialled(&stage, &with_code(app.code().reveal())).await;
     let mut host = app.listener.accept().await.expect("a channel");
     poll_fn(|cx| host.poll_close(cx)).await.expect("an end in order");
     let close = stage.block(move || raw.head().and_then(|_| raw.message())).await;
     assert_eq!(close, Some((raw::CLOSE, b"\x03\xe8the session is over".to_vec())));
     // A close with any code is a regular end.
     for code in [1000_u16, 1001, 4000] {
-        let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
+        let mut raw = app.dialled(&stage, &with_code(app.code().reveal())).await;
         let mut host = app.listener.accept().await.expect("a channel");
         let mut raw = stage
             .block(move || {
@@ -500,7 +506,7 @@ async fn a_unix_socket_is_bound_before_anything_else<A: Adapter>(stage: Stage<A>
     let code = app.code().reveal().to_lowercase();
     let mut wire = app.wire();
     let answer = aside(&stage, move || {
-        // The bind and the first frame are written at once, with white space around them.
+        // The bind and the first frame are written together, with white space around them.
         wire.bytes(format!("\r\n{}\r\n\n{{\"first\":1}}\n", bind("b", &code)).as_bytes());
         (wire.read(), wire)
     });
@@ -573,7 +579,7 @@ async fn regression_a_second_socket_to_an_app_without_a_claim_gets_an_error<A: A
     assert_eq!(error(answers[1].as_ref()), (json!("2"), -32009), "the socket stays open");
     assert_eq!(answers[0].as_ref().expect("an answer")["error"]["message"], "this app has a gateway already");
     assert_eq!((error(answers[2].as_ref()), &answers[3]), ((json!(3), -32600), &None));
-    let error = failed(stage.adapter.tesseron_dial(&app.instance(), Some(code())).await).to_string();
+    let error = failed(stage.adapter.tesseron_dial(&app.instance(), Some(sample_code())).await).to_string();
     assert!(error.contains("this app has a gateway already"), "{error}");
     drop(first);
     let _second = app.bound(&stage, None).await;
@@ -758,7 +764,7 @@ async fn the_manifest_has_every_member_and_is_removed_with_its_listener<A: Adapt
 }
 
 /// Waits until the app has refreshed its claim, so that the claim expires more than `millis` milliseconds later than before.
-async fn refreshed_after<A: Adapter>(stage: &Stage<A>, app: &App, millis: u64) {
+async fn wait_for_refresh<A: Adapter>(stage: &Stage<A>, app: &App, millis: u64) {
     let before = app.instance().claim.expect("a claim").expires_at;
     let home = app.home.0.to_path_buf();
     let is_later = move || {
@@ -773,14 +779,14 @@ async fn the_manifest_is_refreshed_only_while_the_app_is_not_bound<A: Adapter>(s
     policy.refresh = Duration::from_millis(20);
     let app = App::start(&stage, Binding::Unix, ClaimCodeSource::App(policy)).await;
     let first = app.instance().claim.expect("a claim");
-    refreshed_after(&stage, &app, 50).await;
+    wait_for_refresh(&stage, &app, 50).await;
     let refreshed = app.instance().claim.expect("a claim");
     assert!(refreshed.code.matches(&first.code) && refreshed.minted_at == first.minted_at);
     let _bound = app.bound(&stage, Some(first.code)).await;
     let bound = fs::metadata(app.listener.manifest_path()).expect("a manifest").ino();
     // Meanwhile an app that is not bound writes its manifest several times.
     let free = App::start(&stage, Binding::Unix, ClaimCodeSource::App(policy)).await;
-    refreshed_after(&stage, &free, 100).await;
+    wait_for_refresh(&stage, &free, 100).await;
     assert_eq!(
         fs::metadata(app.listener.manifest_path()).expect("a manifest").ino(),
         bound,
@@ -792,6 +798,7 @@ async fn the_manifest_names_the_agent_that_has_the_claim<A: Adapter>(stage: Stag
     for binding in BOTH {
         let app = App::minting(&stage, binding).await;
         let (gateway, host) = app.bound(&stage, Some(app.code())).await;
+        // No claim has expired at the time 0.
         assert!(!app.instance().is_claimable(0), "the manifest shows that the claim is taken");
         let channel = host.channel().expect("its place");
         app.listener.handle_agent(channel, Agent { id: "a".into(), name: "An agent".into() });
@@ -811,7 +818,7 @@ async fn a_manifest_that_cannot_be_written_is_reported_and_written_later<A: Adap
     assert!(matches!(&error, TesseronError::Manifest { path, .. } if path == app.listener.manifest_path()), "{error}");
     fs::create_dir(app.home.instances()).expect("our folder");
     // The manifest is written with the next change.
-    let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
+    let mut raw = app.dialled(&stage, &with_code(app.code().reveal())).await;
     assert_eq!(stage.block(move || raw.status()).await, Some(101));
     assert!(app.listener.manifest_path().exists());
 }
@@ -897,7 +904,8 @@ async fn unix<A: Adapter>(stage: &Stage<A>) -> (UnixListener, Instance, OwnHome)
     (listener, elsewhere(stage, Address::Unix(path)).await, folder)
 }
 
-fn code() -> ClaimCode {
+/// A well-formed code that is not made by any app of these tests.
+fn sample_code() -> ClaimCode {
     ClaimCode::parse("PQ7N-4D").expect("a code")
 }
 
@@ -908,7 +916,7 @@ fn asked(listener: &TcpListener) -> (String, Raw) {
 }
 
 /// The answer of a host that accepts the upgrade.
-fn taken(request: &str) -> String {
+fn acceptance(request: &str) -> String {
     let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("a key");
     let accept = derive_accept_key(key.as_bytes());
     format!(
@@ -942,7 +950,7 @@ async fn regression_a_dial_to_a_host_that_never_stops_sending_times_out<A: Adapt
         while begin.elapsed() < Duration::from_secs(30) && std::io::Write::write_all(&mut stream, &b"{}\n".repeat(10_000)).is_ok() {
         }
     });
-    let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await).to_string();
+    let error = failed(stage.adapter.tesseron_dial(&instance, Some(sample_code())).await).to_string();
     assert_eq!(error, format!("cannot bind {}: {}", instance.address, DialFailed::TimedOut));
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     flood.await;
@@ -951,8 +959,8 @@ async fn regression_a_dial_to_a_host_that_never_stops_sending_times_out<A: Adapt
 async fn a_dial_to_a_host_that_never_answers_times_out<A: Adapter>(stage: Stage<A>) {
     let begin = Instant::now();
     let ((_tcp, web_socket), (_unix, unix, _folder)) = (tcp(&stage).await, unix(&stage).await);
-    // All dials run at once. Their connections are made by the operating system, and the scripted hosts never accept them.
-    let dials = [(&web_socket, None), (&web_socket, Some(code())), (&unix, Some(code()))];
+    // All dials run at the same time. Their connections are made by the operating system, and the scripted hosts never accept them.
+    let dials = [(&web_socket, None), (&web_socket, Some(sample_code())), (&unix, Some(sample_code()))];
     let dials: Vec<_> = dials.into_iter().map(|(instance, code)| stage.adapter.tesseron_dial(instance, code)).collect();
     let runtime = stage.adapter.runtime();
     let started: Vec<_> = dials.into_iter().map(|dial| start(&*runtime, dial)).collect();
@@ -985,14 +993,15 @@ async fn an_answer_that_is_no_upgrade_of_tesseron_is_refused<A: Adapter>(stage: 
         let listening = Arc::clone(&listener);
         let answered = aside(&stage, move || {
             let (request, mut raw) = asked(&listening);
-            raw.write(change(taken(&request)).as_bytes());
+            raw.write(change(acceptance(&request)).as_bytes());
             request
         });
-        let dialled = stage.adapter.tesseron_dial(&instance, Some(code())).await;
+        let dialled = stage.adapter.tesseron_dial(&instance, Some(sample_code())).await;
         let request = answered.await;
         assert!(request.starts_with("GET /app?x=y HTTP/1.1\r\n"), "{request}");
         assert!(request.contains("\r\nSec-WebSocket-Protocol: tesseron-gateway,tesseron-bind.PQ7N-4D\r\n"), "{request}");
         assert!(!request.contains("Extensions"), "{request}");
+        // Only in row 2 is the answer well-formed HTTP with a status other than 101.
         match failed(dialled) {
             TesseronError::Refused { status: 200, .. } if row == 2 => {}
             TesseronError::Transport(TransportError::Connect { .. }) if row != 2 => {}
@@ -1005,7 +1014,7 @@ async fn a_message_right_after_the_upgrade_is_not_lost<A: Adapter>(stage: Stage<
     let (listener, instance) = tcp(&stage).await;
     let answered = aside(&stage, move || {
         let (request, mut raw) = asked(&listener);
-        raw.write(&[taken(&request).as_bytes(), &raw::unmasked(raw::TEXT, b"{\"hello\":1}")].concat());
+        raw.write(&[acceptance(&request).as_bytes(), &raw::unmasked(raw::TEXT, b"{\"hello\":1}")].concat());
         raw
     });
     let dialled = stage.adapter.tesseron_dial(&instance, None).await;
@@ -1027,7 +1036,7 @@ async fn a_frame_before_the_answer_to_a_bind_is_dropped<A: Adapter>(stage: Stage
         wire.write(&json!({"first": 1}));
         (bind, wire)
     });
-    let dialled = stage.adapter.tesseron_dial(&instance, Some(code())).await;
+    let dialled = stage.adapter.tesseron_dial(&instance, Some(sample_code())).await;
     let (bind, _wire) = answered.await;
     assert_eq!((&bind["method"], &bind["params"]), (&json!("tesseron/bind"), &json!({"code": "PQ7N-4D"})));
     assert_eq!(receive(&mut dialled.expect("a channel")).await.as_deref(), Some("{\"first\":1}"));
@@ -1042,25 +1051,25 @@ async fn a_path_that_is_not_a_socket_of_this_user_is_not_dialled<A: Adapter>(sta
         [(&file, "it is no socket of this user"), (&link, "it is no socket of this user"), (&nothing, "No such file")]
     {
         instance.address = Address::Unix(path.clone());
-        let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await).to_string();
+        let error = failed(stage.adapter.tesseron_dial(&instance, Some(sample_code())).await).to_string();
         assert!(error.starts_with(&format!("cannot connect to {}: {because}", path.display())), "{error}");
     }
     // A socket file without a listener.
     drop(listener);
     instance.address = Address::Unix(socket);
-    let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await);
+    let error = failed(stage.adapter.tesseron_dial(&instance, Some(sample_code())).await);
     assert!(matches!(error, TesseronError::Transport(TransportError::Connect { .. })), "{error}");
 }
 
 async fn the_error_of_a_refused_gateway_has_the_reason<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     for (wrong, because) in
-        [(Some(code()), "the claim code is wrong (HTTP status 403)"), (None, "it needs a claim code (HTTP status 426)")]
+        [(Some(sample_code()), "the claim code is wrong (HTTP status 403)"), (None, "it needs a claim code (HTTP status 426)")]
     {
         let error = failed(stage.adapter.tesseron_dial(&app.instance(), wrong).await).to_string();
         assert_eq!(error, format!("{} refuses this gateway: {because}", app.address()));
     }
     let app = App::minting(&stage, Binding::Unix).await;
-    let error = failed(stage.adapter.tesseron_dial(&app.instance(), Some(code())).await);
+    let error = failed(stage.adapter.tesseron_dial(&app.instance(), Some(sample_code())).await);
     assert!(matches!(&error, TesseronError::Unbound { source: DialFailed::Refused(error), .. } if error.code == -32009), "{error}");
 }
