@@ -370,16 +370,16 @@ mod tests {
     #[test]
     fn shutdown_drops_all_tasks_that_have_not_ended() {
         let executor = Executor::new();
-        let held = Arc::new(());
-        let inside = Arc::clone(&held);
+        let value = Arc::new(());
+        let inside = Arc::clone(&value);
         executor.spawn(async move {
             let _inside = inside;
             core::future::pending::<()>().await;
         });
         executor.run_until_stalled();
-        assert_eq!(Arc::strong_count(&held), 2);
+        assert_eq!(Arc::strong_count(&value), 2);
         executor.shutdown();
-        assert_eq!(Arc::strong_count(&held), 1);
+        assert_eq!(Arc::strong_count(&value), 1);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use protocol_core::time::Instant;
 pub struct Harness {
     service: Arc<Service>,
     config: Config,
+    /// `true` if the caller asks for progress.
     observed: bool,
     answers: VecDeque<Answer>,
     answer: Option<Box<Answerer>>,
@@ -350,7 +351,7 @@ impl ActiveRun {
         any
     }
 
-    /// Cancels the call and disconnects, as far as their triggers are due. Returns `true` if one of them was.
+    /// Cancels the call if the trigger for it is due, then disconnects if the trigger for that is due. Returns `true` if one of them was.
     fn act(&mut self, now: Instant) -> bool {
         let (elapsed, updates) = (self.elapsed(), self.run.progress.len());
         let is_due = |when: &mut Option<Trigger>| {

@@ -62,19 +62,20 @@ pub fn every_round(service: impl Fn() -> Service, name: &str, arguments: &Json, 
     let keys = SealKeys::new([0x5e; 32]);
     let service = || service().seal_keys(keys.clone());
     let call = || Invoke::call_tool(name, arguments.clone());
+    // Over a handshake a call has no retries, so the way to serve them has no effect.
     let mut legacy = Pair::new(&service, Era::Legacy, Way::Again);
     let outcome = legacy.run(call(), &mut answer);
     assert!(outcome.is_some(), "over a handshake, the call does not end");
     let outcome = outcome.unwrap_or(Outcome::Lost);
     let mut rounds = 0;
-    for (way, name) in [
+    for (way, label) in [
         (Way::Frozen, "in one process that keeps the handler"),
         (Way::Again, "in one process"),
         (Way::Spread, "with a new process for each request"),
     ] {
         let mut pair = Pair::new(&service, Era::Modern, way);
         let end = pair.run(call(), &mut answer);
-        assert_eq!(end.as_ref().map(common), Some(common(&outcome)), "without a handshake, {name}, the call ends differently");
+        assert_eq!(end.as_ref().map(common), Some(common(&outcome)), "without a handshake, {label}, the call ends differently");
         rounds = pair.exchanges.len().saturating_sub(1);
         assert!(rounds > 0, "the handler asks for nothing");
         for (at, (request, response)) in pair.exchanges.iter().enumerate() {
@@ -152,8 +153,8 @@ impl Process {
 
     /// Moves the time to the next deadline of the process. Returns `false` if there is none.
     fn wait(&mut self) -> bool {
-        let alarm = [self.executor.next_timer(), self.endpoint.poll_timeout()].into_iter().flatten().min();
-        let Some(at) = alarm else { return false };
+        let deadline = [self.executor.next_timer(), self.endpoint.poll_timeout()].into_iter().flatten().min();
+        let Some(at) = deadline else { return false };
         self.executor.advance_to(at);
         self.endpoint.handle_timeout(at);
         true
@@ -227,7 +228,8 @@ impl<'a, S: Fn() -> Service> Pair<'a, S> {
         None
     }
 
-    /// Carries frames in both directions; `false` if there is none. Requests of the caller are recorded if `is_calling`.
+    /// Carries frames in both directions. Returns `false` if there is none. Records the requests of the caller if `is_calling`: if the call
+    /// has been made.
     fn carry(&mut self, is_calling: bool) -> bool {
         let mut moved = false;
         while let Some(out) = self.caller.poll_transmit() {
@@ -253,10 +255,10 @@ impl<'a, S: Fn() -> Service> Pair<'a, S> {
         moved
     }
 
-    /// Moves the time to the next deadline of each end. Returns `false` if there is none.
+    /// Expires the next deadline of each end. Returns `false` if there is none.
     fn wait(&mut self) -> bool {
         let moved = self.process.wait();
-        // A caller that gets a state without input requests waits for a moment before it sends its retry.
+        // After a round without input requests, a caller waits for a moment before it sends its retry.
         match self.caller.poll_timeout() {
             Some(at) => {
                 self.caller.handle_timeout(at.max(self.process.executor.now()));

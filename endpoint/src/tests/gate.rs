@@ -10,27 +10,28 @@ use crate::testing::{Pipe, PipeBroken};
 use protocol_core::drive::FrameIo;
 use protocol_core::session::Transmit;
 
-/// A closure that the transport calls once.
+/// The closure that the transport calls in its next flush, if there is one.
 pub(super) type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// The room for an unlimited number of frames.
-pub(super) const ANY: usize = usize::MAX;
+/// The value of [`Gate::room`] with which the transport accepts any number of frames.
+pub(super) const UNLIMITED: usize = usize::MAX;
 
 /// A transport that accepts as many frames as the test allows, and calls a closure of the test in its flush.
 pub(super) struct Gate {
     pipe: Pipe,
     /// The number of frames that the transport still accepts.
     pub(super) room: Arc<AtomicUsize>,
-    /// Called after all frames are written.
+    /// Called once, in the next flush.
     pub(super) during_flush: Act,
     /// The number of turns of the driver, counted by the receives that find no frame: there is exactly one in each turn.
     pub(super) turns: Arc<AtomicUsize>,
+    /// The result of [`FrameIo::sends_anywhere`].
     sends_anywhere: bool,
 }
 
 impl Gate {
     pub(super) fn new(pipe: Pipe, sends_anywhere: bool) -> Self {
-        let room = Arc::new(AtomicUsize::new(ANY));
+        let room = Arc::new(AtomicUsize::new(UNLIMITED));
         Self { pipe, room, during_flush: Arc::default(), turns: Arc::default(), sends_anywhere }
     }
 }

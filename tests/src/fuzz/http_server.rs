@@ -92,7 +92,8 @@ struct Bench {
     exchanges: BTreeMap<HttpExchangeId, Exchange>,
     /// The exchanges that an event has announced as readable.
     readable: BTreeSet<HttpExchangeId>,
-    /// Fields for the next request, each with `true` if it is added to the usual fields, and `false` if it replaces one.
+    /// Fields for the next request: the index of the name in [`FIELDS`], the value, and `true` if the field is added to the usual ones,
+    /// `false` if it replaces one of them.
     fields: Vec<(usize, Vec<u8>, bool)>,
     /// Every event of every session so far.
     seen: BTreeMap<(String, EventId), Bytes>,
@@ -270,31 +271,31 @@ impl Bench {
     fn send_message(&mut self, which: u8, shape: u8) {
         self.number += 1;
         let number = self.number;
-        let legacy =
+        let request =
             |method: &str, params: &str| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"{method}","params":{{{params}}}}}"#);
-        let notice = |method: &str, params: &str| format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{{params}}}}}"#);
-        let opens = |revision: &str| {
+        let notification = |method: &str, params: &str| format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{{params}}}}}"#);
+        let initialize = |revision: &str| {
             let client = r#""capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}"#;
-            legacy("initialize", &format!(r#""protocolVersion":"{revision}",{client}"#))
+            request("initialize", &format!(r#""protocolVersion":"{revision}",{client}"#))
         };
-        let call = |name: &str| legacy("tools/call", &format!(r#""name":"{name}","_meta":{{"progressToken":{number}}}"#));
+        let call = |name: &str| request("tools/call", &format!(r#""name":"{name}","_meta":{{"progressToken":{number}}}"#));
         let modern = |method: &str, params: &str| {
             let prefix = "io.modelcontextprotocol";
             let meta = format!(
                 r#""_meta":{{"progressToken":{number},"{prefix}/protocolVersion":"2026-07-28","{prefix}/clientCapabilities":{{}}}}"#
             );
-            legacy(method, &format!("{params}{meta}"))
+            request(method, &format!("{params}{meta}"))
         };
         let mut fields = Vec::new();
         let body = match shape {
-            0 => opens("2025-11-25"),
-            1 => opens("2025-06-18"),
-            2 => opens("2025-03-26"),
-            3 => notice("notifications/initialized", ""),
+            0 => initialize("2025-11-25"),
+            1 => initialize("2025-06-18"),
+            2 => initialize("2025-03-26"),
+            3 => notification("notifications/initialized", ""),
             4 => call("x"),
-            5 => legacy("ping", ""),
-            6 => notice("notifications/cancelled", &format!(r#""requestId":{}"#, number - 1)),
-            7 => format!("[{},{}]", call("x"), legacy("ping", "").replacen(&number.to_string(), r#""b""#, 1)),
+            5 => request("ping", ""),
+            6 => notification("notifications/cancelled", &format!(r#""requestId":{}"#, number - 1)),
+            7 => format!("[{},{}]", call("x"), request("ping", "").replacen(&number.to_string(), r#""b""#, 1)),
             8 | 15 => {
                 fields.extend([("mcp-method", "tools/call"), ("mcp-name", if shape == 8 { "x" } else { "t" })]);
                 if shape == 15 {
@@ -317,8 +318,8 @@ impl Bench {
                 modern("tools/list", "")
             }
             12 => r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned(),
-            13 => legacy("logging/setLevel", r#""level":"debug""#),
-            14 => legacy("tools/list", ""),
+            13 => request("logging/setLevel", r#""level":"debug""#),
+            14 => request("tools/list", ""),
             _ => String::new(),
         };
         if !fields.is_empty() {
@@ -511,7 +512,7 @@ impl Bench {
             let part = self.server.poll_response(id, self.now);
             let exchange = self.exchanges.get_mut(&id).expect("it is known");
             let Some(part) = part else {
-                assert!(polled <= self.most_held(id), "{polled} bytes waited on {id}");
+                assert!(polled <= self.max_queued(id), "{polled} bytes waited on {id}");
                 self.readable.remove(&id);
                 break;
             };
@@ -549,7 +550,7 @@ impl Bench {
 
     /// The maximum number of bytes that may be queued for an exchange: the limit, and the frame that exceeds it; the events that a stream
     /// has missed; the frames that have waited for a GET.
-    fn most_held(&self, id: HttpExchangeId) -> usize {
+    fn max_queued(&self, id: HttpExchangeId) -> usize {
         let (exchange, limits) = (&self.exchanges[&id], &self.config.limits);
         if let Some(length) = exchange.length {
             return length;

@@ -74,8 +74,7 @@ pub fn play_on<A: Adapter>(
 ) {
     let has_ended = A::run(Some(threads), |adapter| async move {
         let runtime = adapter.runtime();
-        // The time limit of the whole row.
-        let late = adapter.sleep(PATIENCE);
+        let time_limit = adapter.sleep(PATIENCE);
         let row = task(&*runtime, play(row, Stage::new(adapter, over, row, far)));
         first(
             async {
@@ -83,7 +82,7 @@ pub fn play_on<A: Adapter>(
                 true
             },
             async {
-                late.await;
+                time_limit.await;
                 false
             },
         )
@@ -145,7 +144,7 @@ pub struct Calling {
     pub peer: Peer,
     /// The exit status of a child process.
     pub exit: Exit,
-    /// The other end.
+    /// The far end.
     pub far: FarEnd,
     end: Waited<String>,
 }
@@ -184,7 +183,7 @@ impl FarEnd {
 }
 
 /// Describes the end of a connection, in the same words for every transport.
-async fn how(end: BoxFuture<'static, Result<CloseReason, adapter_io::Error>>) -> String {
+async fn describe_end(end: BoxFuture<'static, Result<CloseReason, adapter_io::Error>>) -> String {
     match end.await {
         Ok(reason) => reason.to_string(),
         Err(_) => "the connection broke".into(),
@@ -249,7 +248,7 @@ impl<A: Adapter> Stage<A> {
             }
         };
         let Link { peer, end } = self.adapter.connect(client, config, near);
-        Calling { peer, exit, end: Mutex::new(Box::pin(how(end))), far }
+        Calling { peer, exit, end: Mutex::new(Box::pin(describe_end(end))), far }
     }
 
     /// A script at the near end, which reads and writes bytes. At the far end there is a service.
@@ -286,7 +285,7 @@ impl<A: Adapter> Stage<A> {
     fn serve(&self, service: Arc<Service>, transport: Transport, book: Book) -> FarEnd {
         let link = self.adapter.serve(service, transport);
         let noted = book.clone();
-        let end = async move { noted.note(how(link.end).await) };
+        let end = async move { noted.note(describe_end(link.end).await) };
         FarEnd { end: Mutex::new(Box::pin(end)), book }
     }
 
@@ -352,7 +351,7 @@ pub fn far_end<A: Adapter>(far: FindFar) {
     match far(&row, &book) {
         Far::Service(service) => A::run(Some(1), |adapter| async move {
             let link = adapter.serve(service, adapter.stdio());
-            book.note(how(link.end).await);
+            book.note(describe_end(link.end).await);
         }),
         Far::ClosingService(service) => {
             return A::run(Some(1), |adapter| async move {
@@ -362,7 +361,7 @@ pub fn far_end<A: Adapter>(far: FindFar) {
                     peer.close(Close::Now);
                     pending().await
                 };
-                first(async { book.note(how(end).await) }, line_noted).await;
+                first(async { book.note(describe_end(end).await) }, line_noted).await;
             });
         }
         Far::Wire(script) => script(Wire::new(stdin(), stdout()), &book),

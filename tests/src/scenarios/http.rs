@@ -54,11 +54,11 @@ fn service(gate: &Arc<Semaphore>) -> (Service, Receiver<String>) {
     let noted = Arc::new(Mutex::new(noted));
     let note = move |what: String| drop(noted.lock().expect("no panic").send(what));
     let gate = Arc::clone(gate);
-    let waits = note.clone();
+    let note_of_wait = note.clone();
     let service = Service::new(identity())
         .tool(Tool::new("quick", async |_: Context, (): ()| Ok("done")))
         .tool(Tool::new("wait", move |context: Context, (): ()| {
-            let note = waits.clone();
+            let note = note_of_wait.clone();
             async move {
                 note("started".into());
                 note(format!("{:?}", context.cancelled().await));
@@ -153,6 +153,7 @@ impl Head {
 }
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+/// The usual fields of a request.
 const USUAL: [(&str, &str); 3] =
     [("Host", "localhost"), ("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
 
@@ -285,8 +286,8 @@ impl Raw {
         let (head, body) = self.ask("POST", &[], INITIALIZE);
         assert_eq!((head.status, head.field("content-type")), (200, Some("application/json")), "{body}");
         let id = head.field("mcp-session-id").expect("an id").to_owned();
-        let noted = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        let (head, body) = self.ask("POST", &[("Mcp-Session-Id", &id)], noted);
+        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let (head, body) = self.ask("POST", &[("Mcp-Session-Id", &id)], initialized);
         assert_eq!((head.status, &*body), (202, ""));
         id
     }
@@ -397,13 +398,14 @@ async fn a_client_with_a_session_resumes_its_stream_after_a_disconnect<A: Adapte
         let head = client.head();
         let text = client.chunks_until("notifications/progress");
         assert_eq!(head.status, 200);
-        let first = text.lines().find_map(|line| line.strip_prefix("id: ")).expect("an id");
+        // The first event has only an id.
+        let first_id = text.lines().find_map(|line| line.strip_prefix("id: ")).expect("an id");
         drop(client);
         assert_eq!(server.seen(), "started");
         server.gate.add_permits(1);
         assert_eq!(server.seen(), "passed", "the call was not cancelled");
         let mut client = server.connect();
-        client.request("GET", &[("Mcp-Session-Id", &id), ("Last-Event-ID", first)], "");
+        client.request("GET", &[("Mcp-Session-Id", &id), ("Last-Event-ID", first_id)], "");
         assert_eq!(client.head().status, 200);
         let rest = client.chunks_until("done");
         assert!(rest.contains("notifications/progress"), "{rest}");
@@ -503,7 +505,7 @@ async fn a_body_that_is_too_long_is_refused<A: Adapter>(stage: Stage<A>) {
             let (head, body) = client.ask("POST", &[], &" ".repeat(1001));
             assert_eq!(head.status, 413, "{body}");
             let mut client = server.connect();
-            // All chunks are sent at once, since the server closes the connection after its response.
+            // All chunks are sent in one write, since the server closes the connection after its response.
             let chunks = format!("40\r\n{}\r\n", " ".repeat(64)).repeat(16);
             client.send(&format!("POST /mcp HTTP/1.1\r\n{}Transfer-Encoding: chunked\r\n\r\n{chunks}", usual()));
             assert_eq!(client.head().status, 413, "also if the head gives no length");
@@ -548,6 +550,7 @@ async fn an_invalid_head_is_refused<A: Adapter>(stage: Stage<A>) {
                 (": no name\r\n", 400),
                 ("Mcp-Session-Id: \u{e4}\u{f6}\r\n", 404),
             ] {
+                // A handshake opens a session whatever session id it has, so a ping is needed for 404.
                 let body = if status == 404 { r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"# } else { INITIALIZE };
                 let length = if status == 404 { format!("Content-Length: {}\r\n", body.len()) } else { length.clone() };
                 let mut client = server.connect();
@@ -767,18 +770,18 @@ fn visit(address: SocketAddr, kind: usize) {
 
 async fn many_clients_leave_only_the_sessions_that_they_did_not_end<A: Adapter>(stage: Stage<A>) {
     const CLIENTS: usize = 6;
-    const ROUNDS: usize = 10;
+    const REPEATS: usize = 10;
     let server = Server::start(&stage).await;
     play_client(stage, server, |server| {
         let address = server.listener.local_addr();
         std::thread::scope(|scope| {
             for client in 0..CLIENTS {
-                scope.spawn(move || (0..ROUNDS * 6).for_each(|visited| visit(address, (client + visited) % 6)));
+                scope.spawn(move || (0..REPEATS * 6).for_each(|visited| visit(address, (client + visited) % 6)));
             }
         });
         let open = |sessions| move || ((server.service.sessions(), server.service.exchanges()) == (sessions, 0)).then_some(());
         // Two of the six kinds of clients do not end their session.
-        until("only those sessions are left", open(CLIENTS * ROUNDS * 2));
+        until("only those sessions are left", open(CLIENTS * REPEATS * 2));
         server.listener.close(PATIENCE);
         until("everything is over", open(0));
     })

@@ -13,6 +13,7 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, json, progress, request, result};
 use testkit::{Pair, Scripted};
 
+/// The refusal of a request beyond a limit.
 fn busy(id: u64) -> String {
     error(id, -32809, "too many requests at once")
 }
@@ -76,8 +77,8 @@ fn input_requests_beyond_the_rate_are_answered_busy_too() {
 }
 
 #[test]
-fn a_request_that_is_refused_counts_in_the_rate_like_any_other() {
-    for refused in [
+fn a_request_that_no_handler_gets_counts_in_the_rate_like_any_other() {
+    for first in [
         request(1, "no/such", "{}"),
         request(1, "tools/call", "{}"),
         request(1, "tools/call", "[]"),
@@ -87,16 +88,12 @@ fn a_request_that_is_refused_counts_in_the_rate_like_any_other() {
         request(1, "tools/list", r#"{"_meta":7}"#),
     ] {
         let mut server = Scripted::server(with(server_config(), |config| config.limits.requests_per_second = Some(1)));
-        server.frame(&refused);
-        assert_ne!(server.sent(), [busy(1)], "{refused}");
+        server.frame(&first);
+        assert_ne!(server.sent(), [busy(1)], "{first}");
         server.drain();
-        for again in [call_tool(2, false), refused.replace(r#""id":1"#, r#""id":2"#)] {
+        for again in [call_tool(2, false), first.replace(r#""id":1"#, r#""id":2"#)] {
             server.frame(&again);
-            assert_eq!(
-                (server.sent(), server.violations()),
-                (vec![busy(2)], vec![Violation::TooManyRequests]),
-                "{refused} {again}"
-            );
+            assert_eq!((server.sent(), server.violations()), (vec![busy(2)], vec![Violation::TooManyRequests]), "{first} {again}");
         }
         server.skip_to(1000);
         server.receive_call(3);
@@ -450,17 +447,17 @@ fn an_answer_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
 fn alarms_fire_in_order_when_they_are_due_and_count_toward_the_limit_until_polled() {
     let mut end = Scripted::client(with(client_config(), |config| config.limits.alarms = 2));
     let at = Instant::from_millis;
-    let (late, soon) = (end.session.set_alarm(at(20)).unwrap(), end.session.set_alarm(at(10)).unwrap());
+    let (later, sooner) = (end.session.set_alarm(at(20)).unwrap(), end.session.set_alarm(at(10)).unwrap());
     assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms));
     assert_eq!(end.session.poll_timeout(), Some(at(10)));
     end.at(10);
     assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms), "the event of the alarm is not polled yet");
-    assert_eq!(end.events(), [Event::Alarm(soon)]);
-    end.session.clear_alarm(soon);
-    let at_once = end.session.set_alarm(at(5)).unwrap();
+    assert_eq!(end.events(), [Event::Alarm(sooner)]);
+    end.session.clear_alarm(sooner);
+    let past = end.session.set_alarm(at(5)).unwrap();
     assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms));
-    assert_eq!(end.events(), [Event::Alarm(at_once)], "an alarm in the past fires at once");
-    end.session.clear_alarm(late);
+    assert_eq!(end.events(), [Event::Alarm(past)], "an alarm in the past fires at once");
+    end.session.clear_alarm(later);
     assert_eq!(end.session.poll_timeout(), None);
     end.at(1_000).expect_silence();
     end.session.set_alarm(at(2_000)).unwrap();
@@ -504,15 +501,15 @@ fn after_a_hundred_thousand_calls_both_ends_hold_no_more_than_after_a_thousand()
     let windowed = with(server_config(), |config| config.progress.window = RateWindow::new(2, Duration::from_millis(50)));
     let mut pair = Pair::with(small(client_config()), small(windowed));
     // The length of the debug text of all tables. It may grow only by digits of the numbers in it.
-    let held = |pair: &Pair| format!("{:?}{:?}", pair.client.session.subject(), pair.server.session.subject()).len();
+    let debug_length = |pair: &Pair| format!("{:?}{:?}", pair.client.session.subject(), pair.server.session.subject()).len();
     let mut after_a_thousand = 0;
-    for round in 0..100_000 {
-        if round == 1_000 {
-            after_a_thousand = held(&pair);
+    for number in 0..100_000 {
+        if number == 1_000 {
+            after_a_thousand = debug_length(&pair);
         }
-        one_call(&mut pair, round % 5);
+        one_call(&mut pair, number % 5);
     }
-    assert!(held(&pair) < after_a_thousand + 400, "{} then {}", after_a_thousand, held(&pair));
+    assert!(debug_length(&pair) < after_a_thousand + 400, "{} then {}", after_a_thousand, debug_length(&pair));
     for end in [&pair.client, &pair.server] {
         let stats = end.session.stats();
         assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.cancelled_calls, stats.queued_bytes), (0, 0, 0, 0));
@@ -551,6 +548,7 @@ fn one_call(pair: &mut Pair, way: u64) {
         }
     }
     pair.run();
+    // Ends the handler if it still runs. Fails if it has replied.
     let _ = pair.server.session.respond(id, Reply::Raw(json("{}")), pair.server.now);
     pair.run();
     pair.client.outcome();
