@@ -9,7 +9,7 @@ use crate::Error;
 pub struct SocketFile {
     path: PathBuf,
     /// The device and inode numbers of the file.
-    made: (u64, u64),
+    identity: (u64, u64),
 }
 
 fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
@@ -20,7 +20,8 @@ impl SocketFile {
     /// Makes a socket at `path` by calling `bind`. Returns the value that `bind` returned, and the file.
     ///
     /// # Errors
-    /// [`Error::PathExists`] if the path exists, even if it is a socket on which no process listens any more; [`Error::Listen`].
+    /// [`Error::PathExists`] if the path exists, even if it is a socket on which no process listens any more; [`Error::Listen`] for any
+    /// other error of the system.
     pub fn make<L>(path: &Path, bind: impl FnOnce(&Path) -> io::Result<L>) -> Result<(L, Self), Error> {
         let listener = match bind(path) {
             Ok(listener) => listener,
@@ -28,7 +29,7 @@ impl SocketFile {
             Err(error) => return Err(Error::listening_on(path.display())(error)),
         };
         match device_and_inode(path) {
-            Ok(made) => Ok((listener, Self { path: path.into(), made })),
+            Ok(identity) => Ok((listener, Self { path: path.into(), identity })),
             Err(error) => {
                 // A file that stays would keep every process from listening at the path. If it is already gone, a later file at the path is
                 // not ours.
@@ -49,7 +50,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if device_and_inode(&self.path).is_ok_and(|file| file == self.made) {
+        if device_and_inode(&self.path).is_ok_and(|file| file == self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -153,6 +153,7 @@ async fn a_peer_that_reads_nothing_delays_the_end_of_a_close_by_five_seconds_at_
     let begin = Instant::now();
     client.machine_mut().close(Close::Graceful { grace: Duration::from_secs(1) }, now);
     while client.next_event().await.unwrap().is_some() {}
+    // One second of grace for the call, and five (`close_grace`) for the peer to read.
     assert!(begin.elapsed() <= Duration::from_secs(6), "{:?}", begin.elapsed());
 }
 

@@ -1,5 +1,5 @@
-//! A quick check for the arguments that most tools take: an object of scalars, choices, and lists and objects of them. It works on the
-//! text, without parsing it into a tree.
+//! A quick check for the arguments that most tools take: an object of scalars, values of an `enum`, and lists and objects of these. It
+//! works on the text, without parsing it into a tree.
 //!
 //! The check can only establish that arguments are valid. All other arguments are checked by [`schema`](crate::schema), which also produces
 //! the error messages.
@@ -57,6 +57,7 @@ impl Plain {
         }
         if let Some(required) = schema.get("required") {
             for name in required.as_array()? {
+                // A name that is unknown or listed twice is left to [`schema`](crate::schema).
                 let bit = plain.member(name.as_str()?.as_bytes())?.1;
                 plain.required = Some(plain.required | bit).filter(|all| *all != plain.required)?;
             }
@@ -84,6 +85,7 @@ impl Plain {
         given & self.required == self.required
     }
 
+    /// The values of the member with this name, and its bit in `required`.
     fn member(&self, name: &[u8]) -> Option<(&Field, u64)> {
         let index = self.members.iter().position(|(known, _)| known.as_bytes() == name)?;
         Some((&self.members.get(index)?.1, 1_u64.checked_shl(index as u32)?))
@@ -119,6 +121,7 @@ impl Field {
         schema.contains_key("type").then_some(field)
     }
 
+    /// Allows a type. Returns `None` for a type that is unknown, or is allowed already.
     fn allow(&mut self, kind: &str) -> Option<()> {
         let allowed = match kind {
             "null" => &mut self.null,
@@ -136,6 +139,7 @@ impl Field {
     /// Walks over a value. Returns `false` as soon as the value may be invalid; `walk` is then somewhere within it.
     fn takes(&self, walk: &mut Walk<'_>) -> bool {
         if !self.choices.is_empty() {
+            // A copy of the walk reads the value, so that `walk` does not move.
             let value = { *walk }.value().unwrap_or_default();
             if !self.choices.iter().any(|choice| choice.as_bytes() == value) {
                 return false;
@@ -153,7 +157,7 @@ impl Field {
         }
     }
 
-    /// Walks over a list. Returns `false` as soon as an element may not be a value of this field.
+    /// Walks over a list. Returns `false` as soon as an element may be invalid as a value of this field.
     fn takes_each(&self, walk: &mut Walk<'_>) -> bool {
         walk.enter();
         while walk.next_element() {

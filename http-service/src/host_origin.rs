@@ -15,8 +15,8 @@ use tower_service::Service;
 
 use crate::request::head;
 
-/// Refuses with 403 requests to other hosts, requests without a host, and requests from pages of other origins, before any inner layer
-/// gets them.
+/// Refuses with 403 requests to hosts that are not allowed, requests without a host, and requests from pages of origins that are not
+/// allowed, before any inner layer gets them.
 ///
 /// [`HttpService`](crate::HttpService) makes the same checks. Use this layer, as the outermost, if an application has other layers with
 /// effects, such as authentication, or other routes to protect. Then the service itself can be configured with [`Allowed::Any`].

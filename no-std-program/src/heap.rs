@@ -54,6 +54,7 @@ impl Heap {
         self.live.load(Relaxed)
     }
 
+    /// The size and the class of the blocks for a layout.
     fn class(layout: Layout) -> (usize, usize) {
         let size = layout.size().max(layout.align()).max(SMALLEST).next_power_of_two();
         (size, (size / SMALLEST).trailing_zeros() as usize)

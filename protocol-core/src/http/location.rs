@@ -83,8 +83,8 @@ fn split_origin(url: &str) -> Option<(&str, &str)> {
     if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }
-    let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    url.split_at_checked(url.len().saturating_sub(rest.len()).saturating_add(host))
+    let host_length = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    url.split_at_checked(url.len().saturating_sub(rest.len()).saturating_add(host_length))
 }
 
 /// Makes a path and a query from a reference: begins the path with `/`, drops the fragment, and resolves the segments `.` and `..`.

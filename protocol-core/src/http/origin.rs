@@ -187,10 +187,12 @@ mod tests {
         check(&RequestHead::new(Method::Post, fields.iter().copied().collect()), hosts, origins)
     }
 
+    /// Returns `true` if a request to the host `name` is accepted.
     fn host(name: &'static str, allowed: &Allowed) -> bool {
         verdict(&[("Host", name)], allowed, &Allowed::Loopback).is_ok()
     }
 
+    /// Returns `true` if a request from the origin `name` is accepted.
     fn origin(name: &'static str, allowed: &Allowed) -> bool {
         verdict(&[("host", "localhost"), ("Origin", name)], &Allowed::Loopback, allowed).is_ok()
     }

@@ -41,7 +41,8 @@ struct SentFrame {
     unused_for: u8,
 }
 
-/// The frame that was written last. Queue it, take it or discard it before another frame is written, which discards it.
+/// The frame that was written last. Queue it or take it before another frame is written: writing discards a frame that was neither
+/// queued nor taken.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct WrittenFrame {
@@ -103,6 +104,7 @@ impl FrameBuffer {
         if frame.length > Self::SHARING {
             return QueuedFrame::Separate(self.take(frame));
         }
+        // The frame is shorter than its hint.
         if frame.is_long {
             self.short.buffer().append(&mut self.long);
             self.long = Vec::new();
@@ -162,7 +164,7 @@ impl FrameBuffer {
         WrittenFrame { length: 0, is_long: false, is_error: false }
     }
 
-    /// Discards the frame that was written last, and frees its memory at once.
+    /// Discards the frame that was written last, and frees its memory.
     pub(crate) fn discard(&mut self, _: WrittenFrame) {
         self.discard_unqueued();
     }
@@ -337,6 +339,7 @@ mod tests {
     /// other buffer.
     #[test]
     fn regression_the_bytes_of_a_discarded_frame_do_not_stay_in_a_buffer() {
+        // The hint and the length of a result.
         let shapes = [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)];
         for (unqueued, (hint, length)) in shapes.iter().flat_map(|unqueued| shapes.map(|queued| (*unqueued, queued))) {
             let other = "y".repeat(length);

@@ -40,7 +40,7 @@ impl Bridge {
     }
 
     /// Stores the name and capabilities of the agent for apps that are claimed from now on. Apps that were claimed before keep the
-    /// placeholder name.
+    /// placeholder.
     fn on_agent_ready(&mut self, peer: &PeerInfo) {
         self.agent_profile.update(peer);
         self.emit(BridgeEvent::AgentReady(alloc::boxed::Box::new(peer.clone())));

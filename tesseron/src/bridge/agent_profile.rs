@@ -1,6 +1,6 @@
 //! The name and the capabilities of the agent, for the apps.
 //!
-//! A placeholder is used until the agent has completed its handshake. App sessions that are claimed before the handshake keep it.
+//! A placeholder is used until the agent has completed its handshake. App sessions that are claimed earlier keep the placeholder.
 
 use protocol_core::dialect::tesseron::pending_agent;
 use protocol_core::dialect::{Capabilities, Identity, PeerInfo};

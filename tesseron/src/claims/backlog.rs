@@ -51,7 +51,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Adds a connection to at most `max` places; 0 counts as 1.
+    /// Adds a connection. The backlog has `max` places; a `max` of 0 counts as 1.
     pub(super) fn arrive(&mut self, peer: PeerUser, max: usize) -> Arrival {
         let evicted = if self.waiting.len() < max.max(1) { None } else { self.choose_evicted(peer, max) };
         if let Some(place) = evicted {

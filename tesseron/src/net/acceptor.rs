@@ -50,6 +50,7 @@ pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorG
             if accept_state.due().is_some_and(|at| timer.poll_until(cx, at).is_ready()) {
                 return Poll::Ready(Next::Refresh);
             }
+            // While an error waits to be reported, no connection is accepted.
             if accept_state.has_error() { Poll::Pending } else { accepting.as_mut().poll(cx).map(Next::Accepted) }
         });
         let accepted = match next.await {
@@ -192,7 +193,7 @@ mod tcp {
             }
             match step {
                 UpgradeStep::Open(channel) => {
-                    // The app is occupied from here on, so the guard that frees it again is made at once.
+                    // The app is occupied from here on, so the guard that frees it again is made before the next await.
                     let guard = ChannelGuard::new(shared, channel);
                     let socket = in_time(timer, upgrade::accept::<S::Io, _>(incoming, request)).await?.ok()?;
                     Some(TesseronTransport::guarded(Box::new(socket), guard))
@@ -287,7 +288,7 @@ mod unix {
                     None => shared.handle_bind_timeout(&mut gate),
                 }
             };
-            // The app is occupied from here on, so the guard that frees it is made at once.
+            // The app is occupied from here on, so the guard that frees it again is made before the next await.
             let guard = if let HostNext::Open(channel) = step.next { Some(ChannelGuard::new(shared, channel)) } else { None };
             if let Some(reply) = step.reply {
                 io.start_send(Transmit::new(reply)).ok()?;

@@ -178,6 +178,7 @@ impl PrivateFile {
         Ok(())
     }
 
+    /// Removes the file, unless another file has replaced it.
     pub(super) fn remove(&mut self) {
         if self.written.take().is_some_and(|ours| is_at(&ours, &self.path)) {
             let _ = fs::remove_file(&self.path);

@@ -95,6 +95,7 @@ async fn a_client_of_rmcp_answers_input_requests_over_http_in_every_era() {
 #[tokio::test]
 async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_capability_over_http() {
     let listener = listen(service(&Options::default())).await;
+    // `discover`: without a handshake.
     let (_, mode) = modes().into_iter().nth(1).expect("a mode");
     let connected = connect(&Answering::new(json!({}), ElicitationAction::Accept), &listener, mode).await;
     let refused = Answering::call(&connected, "rename", json!({"name": "old.txt"})).await;

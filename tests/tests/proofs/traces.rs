@@ -626,8 +626,8 @@ fn a_session_differs_from_a_recorded_end_only_as_listed_with_a_reason() {
 
 // ---- The replay finds changes ----
 
-/// Changes each turn of a recording, one at a time. Returns the number of changes after which the differences are others, and that of all
-/// changes.
+/// Changes each turn of a recording, one at a time. Returns the number of changes after which the replay finds other differences,
+/// and the number of all changes.
 fn found_changes(name: &str, change: impl Fn(&mut Vec<Turn>, usize) -> bool) -> (usize, usize) {
     let (mut shown, mut made) = (0, 0);
     for original in recorded_ends(name) {

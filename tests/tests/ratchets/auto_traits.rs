@@ -26,8 +26,8 @@ macro_rules! lacks {
     }};
 }
 
-/// The types of one crate, after the parameters of the generic ones. Types in `shared` are `Send` and `Sync`, those in `moved` only `Send`,
-/// those in `local` neither.
+/// Asserts the traits of the types of one crate: types in `shared` are `Send` and `Sync`, those in `moved` only `Send`, those in `local`
+/// neither. The type parameters in brackets are those of the generic types.
 macro_rules! asserted {
     (
         [$($parameters:tt)*]

@@ -49,7 +49,7 @@ fn has_anchor(page: &str, wanted: &str) -> bool {
     prose(page).lines().filter_map(|line| line.strip_prefix('#')).any(|line| anchor(line.trim_start_matches('#')) == wanted)
 }
 
-/// The broken links of a page. `read` returns the text of a file, and an empty text for a folder.
+/// The broken links of a page. `read` returns the text of a file, an empty text for a folder, and `None` for a path that does not exist.
 fn broken(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let prose = prose(page);
     let leads = |link: &&str| {

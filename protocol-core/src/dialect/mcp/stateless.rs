@@ -294,7 +294,7 @@ pub(crate) fn write_acknowledged(frames: &mut FrameBuffer, id: &WireId, accepted
     })
 }
 
-/// Writes the kinds of a subscription; other kinds are omitted.
+/// Writes the filter of a subscription. The kinds of notices that it does not include are omitted.
 pub(super) fn write_filter(object: &mut Object<'_>, filter: &SubscriptionFilter) {
     let kinds =
         [("toolsListChanged", filter.tools), ("promptsListChanged", filter.prompts), ("resourcesListChanged", filter.resources)];

@@ -10,7 +10,7 @@ use crate::session::Lane;
 pub(super) enum TimerKey {
     /// Keeps an exchange alive that has sent nothing for a while.
     KeepAlive(HttpExchangeId),
-    /// Removes a stream without an exchange that was kept for long enough.
+    /// Removes a stream that was kept without an exchange for long enough.
     Retention(SessionKey, Lane),
     /// Ends a session that was idle for too long.
     Idle(SessionKey),
