@@ -694,13 +694,13 @@ mod transitions {
     /// Inputs that only a subscription has.
     const OF_SUBSCRIPTIONS: [(&str, Input); 5] = [
         ("accept", ACCEPT),
-        ("publish what it wants", PUBLISH),
-        ("publish anything else", |callee| _ = callee.session.publish(&Notice::PromptsChanged, callee.now)),
-        ("publish that, with its lane stopped", |callee| {
+        ("publish a wanted notice", PUBLISH),
+        ("publish another notice", |callee| _ = callee.session.publish(&Notice::PromptsChanged, callee.now)),
+        ("publish a wanted notice, with its lane stopped", |callee| {
             STOP(callee);
             PUBLISH(callee);
         }),
-        ("its lane goes on", |callee| callee.session.set_writable(Lane::CHANNEL, true, callee.now).unwrap()),
+        ("its lane is resumed", |callee| callee.session.set_writable(Lane::CHANNEL, true, callee.now).unwrap()),
     ];
 
     /// The state of a subscription. It is `Requested` until it is accepted. `Waiting` is the substate of `Listening` in which a notice

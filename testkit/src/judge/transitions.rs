@@ -149,9 +149,9 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Published { notice } => {
             let wanted: Vec<_> = ledger.subscriptions_for(notice).map(|(id, _)| id).collect();
             let input = |id: u64, inbound: &InboundCall| match wanted.contains(&id) {
-                true if ledger.stopped.contains(&inbound.lane) => "publish that, with its lane stopped",
-                true => "publish what it wants",
-                false => "publish anything else",
+                true if ledger.stopped.contains(&inbound.lane) => "publish a wanted notice, with its lane stopped",
+                true => "publish a wanted notice",
+                false => "publish another notice",
             };
             let all = ledger.inbound_calls.iter().filter(|(_, inbound)| inbound.kind == Kind::Listen);
             all.flat_map(|(id, inbound)| ledger.of_inbound_call(*id, input(*id, inbound))).collect()
@@ -159,7 +159,7 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Writable { lane, is_writable: true } => {
             let is_on_lane = |inbound: &InboundCall| inbound.kind == Kind::Listen && inbound.lane == *lane;
             let all = ledger.inbound_calls.iter().filter(|(_, inbound)| is_on_lane(inbound));
-            all.flat_map(|(id, _)| ledger.of_inbound_call(*id, "its lane goes on")).collect()
+            all.flat_map(|(id, _)| ledger.of_inbound_call(*id, "its lane is resumed")).collect()
         }
         Fact::Gone { gone: Gone::Exchange(exchange) } => {
             ledger.of_call(ledger.rounds.call_of(number(exchange)), "the exchange is lost")

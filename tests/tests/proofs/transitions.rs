@@ -183,10 +183,10 @@ fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
     let met: BTreeSet<_> = coverage.transitions().collect();
     for row in [
         ["listen", "Requested", "accept"],
-        ["listen", "Listening", "publish what it wants"],
-        ["listen", "Listening", "publish that, with its lane stopped"],
-        ["listen", "Waiting", "publish anything else"],
-        ["listen", "Waiting", "its lane goes on"],
+        ["listen", "Listening", "publish a wanted notice"],
+        ["listen", "Listening", "publish a wanted notice, with its lane stopped"],
+        ["listen", "Waiting", "publish another notice"],
+        ["listen", "Waiting", "its lane is resumed"],
         ["call-over-rounds", "Written", "the request is polled"],
         ["call-over-rounds", "InFlight", "a round"],
         ["call-over-rounds", "AskedByResult", "our answer to the round"],
