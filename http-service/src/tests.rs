@@ -28,7 +28,7 @@ use crate::{
 };
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 fn ms(millis: u64) -> Duration {
@@ -71,7 +71,7 @@ impl Body for Whole {
     }
 }
 
-/// Counters of what has happened to handlers.
+/// What has happened to handlers.
 #[derive(Default)]
 struct Seen {
     cancelled: AtomicUsize,
@@ -86,7 +86,7 @@ struct Bench {
     seen: Arc<Seen>,
 }
 
-/// A response that a client waits for.
+/// A client with one request, and the part of the response that it has received.
 struct Client {
     future: Option<Pin<Box<HttpFuture<Whole>>>>,
     response: Option<Response<HttpBody>>,
@@ -94,6 +94,7 @@ struct Client {
     has_ended: bool,
 }
 
+/// Header fields: names and values.
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
 fn service(seen: &Arc<Seen>) -> Service {
@@ -186,6 +187,7 @@ impl Bench {
         client
     }
 
+    /// Makes a request whose response is not polled yet.
     fn start(&mut self, method: &str, fields: Fields<'_>, body: &str) -> Client {
         let request = request(method, fields, Whole(Some(Bytes::copy_from_slice(body.as_bytes()))));
         Client { future: Some(Box::pin(self.service.call(request))), response: None, received: String::new(), has_ended: false }
@@ -197,11 +199,11 @@ impl Bench {
 
     /// Opens a session, and returns its id.
     fn open(&mut self) -> String {
-        let opened = self.post(&[], HELLO);
+        let opened = self.post(&[], INITIALIZE);
         assert_eq!(opened.status(), 200, "{}", opened.received);
         let id = opened.header("mcp-session-id").expect("an id").to_owned();
-        let noted = self.post(&[("mcp-session-id", &id)], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        assert_eq!((noted.status(), &*noted.received), (202, ""));
+        let accepted = self.post(&[("mcp-session-id", &id)], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        assert_eq!((accepted.status(), &*accepted.received), (202, ""));
         id
     }
 
@@ -233,7 +235,7 @@ impl Bench {
     }
 }
 
-/// The numbers of sessions and of exchanges.
+/// The numbers of sessions and of HTTP exchanges.
 fn counts(bench: &Bench) -> (usize, usize) {
     (bench.service.sessions(), bench.service.exchanges())
 }
@@ -328,7 +330,7 @@ fn each_session_gets_a_random_id_also_if_the_request_that_opens_it_names_another
         &[("mcp-session-id", "a"), ("mcp-session-id", "b")],
     ];
     let ids: BTreeSet<_> =
-        named.iter().map(|fields| bench.post(fields, HELLO).header("mcp-session-id").expect("an id").to_owned()).collect();
+        named.iter().map(|fields| bench.post(fields, INITIALIZE).header("mcp-session-id").expect("an id").to_owned()).collect();
     assert!(ids.len() == named.len() && !ids.contains(&"0".repeat(32)), "{ids:?}");
 }
 
@@ -348,7 +350,7 @@ fn a_request_without_a_handshake_is_served_within_the_first_poll_of_its_future()
 fn progress_turns_the_response_into_a_stream_of_events() {
     let mut bench = Bench::new();
     let session = bench.open();
-    for (is_legacy, ids) in [(true, 5), (false, 0)] {
+    for (is_legacy, event_ids) in [(true, 5), (false, 0)] {
         let mut called = if is_legacy { bench.call_in(&session, 1, "count") } else { bench.call("count") };
         assert_eq!((called.status(), called.header("content-type"), called.events()), (200, Some("text/event-stream"), 1));
         bench.run(200);
@@ -357,7 +359,7 @@ fn progress_turns_the_response_into_a_stream_of_events() {
         bench.run(400);
         called.poll(&bench.executor);
         assert_eq!((called.events(), called.has_ended), (4, true), "{}", called.received);
-        assert_eq!(called.received.matches("id: ").count(), ids, "only the stream of a session can be resumed");
+        assert_eq!(called.received.matches("id: ").count(), event_ids, "only the stream of a session can be resumed");
     }
 }
 
@@ -741,7 +743,7 @@ fn a_subscription_gets_changes_and_ends_with_its_result_when_the_service_closes(
     assert_eq!(counts(&bench), (0, 0));
 }
 
-/// Regression: the stream of such a subscription stayed open for ever.
+/// A regression: the stream of such a subscription stayed open for ever.
 #[test]
 fn a_subscription_that_can_get_no_notice_ends_at_once_with_its_result() {
     let mut bench = Bench::new();
@@ -818,7 +820,7 @@ mod listening {
     use super::*;
     use crate::{Acceptor, ConnectionLimits, HttpListener};
 
-    /// A listening socket that fails `left` times, and then waits for ever.
+    /// A listening socket that fails `left` times with an error of this kind, and then waits for ever.
     struct Failing {
         kind: ErrorKind,
         left: AtomicUsize,
@@ -861,6 +863,7 @@ mod listening {
 
     #[test]
     fn only_an_error_of_the_listening_socket_delays_the_next_connection() {
+        // After each other error the listener waits 100 ms, so only four errors occur in the time of this test.
         for (kind, left) in [(ErrorKind::ConnectionAborted, 0), (ErrorKind::ConnectionReset, 0), (ErrorKind::Other, 6)] {
             let bench = Bench::new();
             let failing = Arc::new(Failing { kind, left: AtomicUsize::new(10) });
@@ -956,7 +959,7 @@ fn gateways() -> (Bench, Arc<Mutex<Vec<SharedBridge>>>) {
 }
 
 #[test]
-fn a_gateway_is_served_and_each_reply_goes_out_by_the_exchange_of_its_request() {
+fn a_gateway_is_served_and_each_reply_goes_out_by_the_http_exchange_of_its_request() {
     let (mut bench, bridges) = gateways();
     let session = bench.open();
     let fields = [("mcp-session-id", &*session)];
@@ -979,7 +982,7 @@ fn a_gateway_is_served_and_each_reply_goes_out_by_the_exchange_of_its_request() 
 }
 
 #[test]
-fn a_call_that_the_agent_of_a_gateway_cancels_ends_its_exchange() {
+fn a_call_that_the_agent_of_a_gateway_cancels_ends_its_http_exchange() {
     let (mut bench, bridges) = gateways();
     let session = bench.open();
     let fields = [("mcp-session-id", &*session)];
@@ -1011,9 +1014,23 @@ fn a_gateway_that_closes_ends_its_session_and_a_refused_session_never_begins() {
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     assert_eq!(bench.post(&[("mcp-session-id", &*one)], ping).status(), 404);
     assert_eq!(bench.post(&[("mcp-session-id", &*other)], ping).status(), 200);
-    let refused = bench.post(&[], HELLO);
+    let refused = bench.post(&[], INITIALIZE);
     assert_eq!((refused.status(), refused.header("mcp-session-id")), (503, None), "{}", refused.received);
     assert_eq!(counts(&bench), (1, 0));
+}
+
+#[test]
+fn a_session_whose_machine_panics_when_it_is_made_leaves_nothing_behind() {
+    let executor = Executor::new();
+    let open = || -> Option<BridgeLeg> { panic!("no machine") };
+    let service = HttpService::with_machines(open, Arc::new(executor.clone()), HttpServerConfig::default());
+    let mut bench = Bench { service, executor, seen: Arc::default() };
+    for _ in 0..2 {
+        let opened = catch_unwind(AssertUnwindSafe(|| bench.post(&[], INITIALIZE)));
+        assert!(opened.is_err());
+        bench.executor.run_until_stalled();
+        assert_eq!(counts(&bench), (0, 0));
+    }
 }
 
 // ---- The plain function ----
@@ -1035,18 +1052,4 @@ fn a_server_without_tower_passes_bytes_and_gets_the_body_in_pieces() {
     });
     let pieces = pieces.expect("it ends");
     assert!(pieces.len() >= 4 && pieces.concat().contains("counted"), "{pieces:?}");
-}
-
-#[test]
-fn a_session_whose_machine_panics_when_it_is_made_leaves_nothing_behind() {
-    let executor = Executor::new();
-    let open = || -> Option<BridgeLeg> { panic!("no machine") };
-    let service = HttpService::with_machines(open, Arc::new(executor.clone()), HttpServerConfig::default());
-    let mut bench = Bench { service, executor, seen: Arc::default() };
-    for _ in 0..2 {
-        let opened = catch_unwind(AssertUnwindSafe(|| bench.post(&[], HELLO)));
-        assert!(opened.is_err());
-        bench.executor.run_until_stalled();
-        assert_eq!(counts(&bench), (0, 0));
-    }
 }

@@ -1,11 +1,11 @@
-//! A trait for sessions and for wrappers around one.
+//! A trait for sessions, and for wrappers around a session.
 
 use std::fmt::Debug;
 
 use bytes::Bytes;
 use protocol_core::{Event, Full, Gone, Instant, Lane, NotLive, Received, Session, Stats, Transmit, TransportEnd};
 
-/// A session, or a wrapper around one. The default methods call those of [`Session`]; a wrapper such as
+/// A session, or a wrapper around a session. The default methods call those of [`Session`]; a wrapper such as
 /// [`Broken`](crate::broken::Broken) overrides some.
 pub trait Subject: Clone + Debug {
     /// The session inside.

@@ -1,9 +1,9 @@
 //! Breadth-first search of all states that a machine can reach.
 //!
 //! [`explore`] searches a machine of yours: anything that wraps sessions, such as a gateway with its two legs. Implement [`Explored`] for
-//! it, with the steps that can happen next. The machine need not be cloneable: a state is rebuilt by taking its steps again from the start.
-//! [`pair`] searches two real sessions with the same algorithm. Of the orders of steps that neither end can distinguish, it can search only
-//! one.
+//! it, with the steps that can happen next. The machine need not be cloneable: a state is rebuilt by taking the steps to it again from the
+//! start. [`pair`] searches two real sessions with the same algorithm. Where neither end can distinguish several orders of steps, it can
+//! search only one of them.
 //!
 //! ```
 //! use protocol_core::{Event, Invoke, OutboundId, Reply, ToolOutput};
@@ -163,17 +163,20 @@ pub fn explore<M: Explored>(start: impl Fn() -> M, bounds: Bounds) -> Result<Fou
     }
 }
 
-/// The states of a user's machine, each as the sequence of steps to it.
+/// The states of a machine of the user of this crate.
 struct Machines<M: Explored, F> {
     start: F,
     depth: usize,
+    /// The numbers of the states found so far, by the hash of [`Explored::state`].
     known: HashMap<u128, u32>,
+    /// The steps to each state, by its number.
     ways: Vec<Vec<M::Step>>,
     rests: usize,
     cut: usize,
 }
 
 impl<M: Explored, F: Fn() -> M> Machines<M, F> {
+    /// The number of the state of `machine`. A new state gets the next number, and `way` as the steps to it.
     fn number(&mut self, machine: &M, way: Vec<M::Step>) -> u32 {
         let next = small(self.ways.len());
         let number = *self.known.entry(hash(&machine.state())).or_insert(next);
@@ -247,6 +250,7 @@ enum Stopped<S: Space> {
     Wrong { walk: Walk<S::State, S::Step>, at: usize, wrong: S::Wrong },
 }
 
+/// Visits all states that can be reached from `first`, of which there may be at most `most`.
 fn breadth_first<S: Space>(space: &mut S, first: S::State, most: usize) -> Result<Walk<S::State, S::Step>, Stopped<S>> {
     let mut seen = HashSet::from([first]);
     let mut walk = Walk { ways: vec![Way { state: first, from: 0, last: None }], steps: 0 };
@@ -284,6 +288,7 @@ fn hash(what: &impl Hash) -> u128 {
     high << 64 | low
 }
 
+/// A count of states as the number of the next state.
 fn small(count: usize) -> u32 {
     u32::try_from(count).expect("fewer than four thousand million")
 }

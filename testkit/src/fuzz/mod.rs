@@ -158,6 +158,7 @@ pub struct Operations(pub Recording);
 
 impl<'a> Arbitrary<'a> for Operations {
     fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        // Calls, cancels, progress, replies, input requests, answers and time.
         const OFTEN: [u8; 16] = [0, 0, 0, 3, 4, 4, 5, 5, 5, 6, 7, 7, 17, 17, 18, 28];
         let seed = u8::arbitrary(u)?.into();
         let bytes = u.bytes(u.len().min(4 * 400))?;

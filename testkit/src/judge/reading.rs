@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 #[derive(Debug)]
 pub(super) enum Reading<'a> {
     Json(&'a str, Value),
-    /// JSON that `serde_json` does not read: nested 128 deep, or with a number that is too large.
+    /// JSON that `serde_json` does not read as a [`Value`]: nested 128 deep or deeper, or with a number that is too large.
     Unread,
     /// Not JSON.
     Garbage,
@@ -24,8 +24,8 @@ pub(super) fn read(frame: &[u8]) -> Reading<'_> {
     if serde_json::from_str::<&RawValue>(text).is_ok() { Reading::Unread } else { Reading::Garbage }
 }
 
-/// Replaces the escape of each half of a surrogate pair that lacks its other half by the letters of the escape. Such an escape is valid
-/// JSON, but a `str` cannot contain the half pair.
+/// Doubles the backslash of each escape of half a surrogate pair that lacks its other half, so that the escape is read as its six
+/// characters. Such an escape is valid JSON, but a `str` cannot contain half a pair.
 fn mended(text: &str) -> Cow<'_, str> {
     let half = |at: usize| {
         let digits = text.get(at..at + 6).filter(|escape| escape.starts_with("\\u"))?.get(2..)?;
@@ -49,7 +49,7 @@ fn mended(text: &str) -> Cow<'_, str> {
 }
 
 #[test]
-fn half_a_surrogate_pair_is_read_as_the_letters_of_its_escape() {
+fn half_a_surrogate_pair_is_read_as_its_escape_and_other_frames_as_unread_or_garbage() {
     let text = r#"{"a":"\ud800","b\udfff":"\ud83d\ude00 \\ud800"}"#;
     let Reading::Json(_, value) = read(text.as_bytes()) else { panic!("it is JSON") };
     assert_eq!(value, serde_json::json!({"a": "\\ud800", "b\\udfff": "😀 \\ud800"}));

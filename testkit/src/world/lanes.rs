@@ -65,7 +65,7 @@ pub(crate) struct Lanes {
     stopped: BTreeSet<Lane>,
     lost: BTreeSet<Lane>,
     /// A frame that has arrived but was not accepted yet.
-    pub(super) held: Option<(Lane, Bytes)>,
+    pub(super) unaccepted: Option<(Lane, Bytes)>,
     /// The counts so far.
     pub(super) seen: Seen,
 }
@@ -84,7 +84,7 @@ impl Lanes {
             of_input_request: BTreeMap::new(),
             stopped: BTreeSet::new(),
             lost: BTreeSet::new(),
-            held: None,
+            unaccepted: None,
             seen: Seen::default(),
         }
     }
@@ -115,6 +115,7 @@ impl Lanes {
         Some(lane)
     }
 
+    /// The lane that was found for a request, or the channel.
     fn bound(&self, lane: Option<&Lane>) -> Lane {
         lane.copied().unwrap_or(Lane::CHANNEL)
     }
@@ -180,6 +181,7 @@ impl Lanes {
             self.seen.resumed += usize::from(self.stopped.remove(&lane));
         } else if was_open {
             self.seen.stopped += usize::from(self.stopped.insert(lane));
+            // A lane that is stopped does not count as ended.
             if lane != Lane::CHANNEL && !self.open.contains(&lane) {
                 self.done.retain(|done| *done != lane);
                 self.open.push(lane);
@@ -209,7 +211,7 @@ impl Lanes {
         self.open.retain(|open| *open != lane);
         self.done.retain(|done| *done != lane);
         self.lost.insert(lane);
-        self.held.take_if(|(held, _)| *held == lane);
+        self.unaccepted.take_if(|(of, _)| *of == lane);
     }
 
     /// All lanes that have been opened since the beginning, except the channel.

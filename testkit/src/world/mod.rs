@@ -467,10 +467,10 @@ impl<S: Subject> World<S> {
                 while watched.subject().session().wants_input(Lane::CHANNEL) {
                     let mut lanes = self.lanes.as_mut().filter(|_| at == 1);
                     if let Some(lanes) = &mut lanes
-                        && let Some((lane, frame)) = lanes.held.take()
+                        && let Some((lane, frame)) = lanes.unaccepted.take()
                     {
                         if let Err(full) = watched.handle_frame(frame, lane, now) {
-                            lanes.held = Some((lane, full.0));
+                            lanes.unaccepted = Some((lane, full.0));
                             break;
                         }
                         moved = true;
@@ -481,7 +481,7 @@ impl<S: Subject> World<S> {
                     match (arrival, lanes) {
                         (Arrival::Message(frame), Some(lanes)) => {
                             let lane = lanes.pick(&frame, watched.subject().session());
-                            lanes.held = lane.map(|lane| (lane, frame));
+                            lanes.unaccepted = lane.map(|lane| (lane, frame));
                         }
                         (Arrival::Message(frame), None) => {
                             _ = watched.handle_frame(frame, Lane::CHANNEL, now).expect("input was wanted")

@@ -22,10 +22,12 @@ type Operation = [u8; 4];
 
 /// The maximum number of operations of one input. The others are ignored.
 const OPERATIONS: usize = 250;
-/// The number of opcodes, some of which have no meaning yet.
+/// The number of opcodes, some of which do nothing.
 const OPCODES: u8 = 32;
 const APPS: [&str; 3] = ["one", "two", "three"];
 
+/// Runs a bridge with the operations in `data`, twice, and compares the results.
+///
 /// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), a short time limit for the hello of an app (bit 4).
 /// Byte 1: the seed of codes and tokens. Byte 2: the way in which the run ends. Byte 3: the number of apps that are claimed at the
 /// beginning. The rest: operations of four bytes.
@@ -46,7 +48,9 @@ pub fn bridge(data: &[u8]) {
 struct AppState {
     judge: Judged,
     channel: Option<ChannelId>,
+    /// `true` while the app reads nothing.
     stalled: bool,
+    /// The claim code of its session.
     code: Option<String>,
     /// The credentials that resume the last session of the app.
     credentials: Option<(String, String)>,
@@ -55,7 +59,7 @@ struct AppState {
     /// The newest invocation that has ended.
     gone: Option<Invoked>,
     /// The number of its last input request.
-    next: u64,
+    last_input_request: u64,
     subscription: Option<String>,
 }
 
@@ -69,13 +73,14 @@ impl AppState {
             credentials: None,
             invoked: Vec::new(),
             gone: None,
-            next: 0,
+            last_input_request: 0,
             subscription: None,
         }
     }
 }
 
-/// The judge of a leg. It allows a repeated value of progress: the bridge sends a message without a value at once, with the last value.
+/// The judge of a leg. It allows a repeated value of progress: if an app sends a message without a value, the bridge passes it on with the
+/// last value.
 fn leg_judge() -> Judged {
     Judged::new(&with(server_config(), |config| config.progress.repeat_value_for_message = true))
 }
@@ -86,10 +91,11 @@ struct Fuzzed {
     now: Instant,
     apps: [AppState; 3],
     agent: Judged,
+    /// `true` while the agent reads nothing.
     stalled: bool,
     /// `true` while the owner polls no events.
     ignores_events: bool,
-    /// The number of calls of the agent that wait for their responses, by id. If an id is used again, the response to its first use may
+    /// The number of requests of the agent that wait for their responses, by id. If an id is used again, the response to its first use may
     /// still be queued.
     pending: BTreeMap<String, usize>,
     /// The next request id of the agent.
@@ -98,6 +104,7 @@ struct Fuzzed {
     asked: Vec<(Value, String)>,
     /// The claims for which the bridge has requested a connection to an app, with their codes.
     wanted: Vec<(ClaimId, String)>,
+    /// `true` once the agent's session has ended.
     closed: bool,
     trace: Vec<String>,
 }
@@ -153,6 +160,7 @@ impl Fuzzed {
 
     // ---- Delivery of frames ----
 
+    /// The leg of the agent (`None`) or of an app, if it has a channel.
     fn leg(&self, app: Option<usize>) -> Option<Leg> {
         app.map_or(Some(Leg::Agent), |app| self.apps[app].channel.map(Leg::App))
     }
@@ -179,7 +187,7 @@ impl Fuzzed {
         if app.is_none() {
             let (method, id, params) = (frame["method"].as_str(), &frame["id"], &frame["params"]);
             if method == Some("notifications/cancelled") && after.inbound_calls < before.inbound_calls {
-                self.end_call(&params["requestId"].to_string());
+                self.end_request(&params["requestId"].to_string());
             } else if method.is_some() && !id.is_null() && !dropped {
                 *self.pending.entry(id.to_string()).or_default() += 1;
             }
@@ -191,7 +199,7 @@ impl Fuzzed {
         app.map_or(&mut self.agent, |app| &mut self.apps[app].judge)
     }
 
-    fn end_call(&mut self, id: &str) {
+    fn end_request(&mut self, id: &str) {
         if let Some(count) = self.pending.get_mut(id) {
             *count -= 1;
             if *count == 0 {
@@ -249,7 +257,7 @@ impl Fuzzed {
             Some(method) if !id.is_null() => self.asked.push((id.clone(), method.to_owned())),
             Some("notifications/cancelled") => self.asked.retain(|(open, _)| *open != params["requestId"]),
             Some(_) => {}
-            None => self.end_call(&id.to_string()),
+            None => self.end_request(&id.to_string()),
         }
     }
 
@@ -398,6 +406,7 @@ impl Fuzzed {
         self.send(None, &notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"why"}}"#)));
     }
 
+    /// The place of one of the open invocations of an app.
     fn invocation(&self, app: usize, b: u8) -> Option<usize> {
         let count = self.apps[app].invoked.len();
         (count > 0).then(|| usize::from(b) % count)
@@ -435,8 +444,9 @@ impl Fuzzed {
     fn ask(&mut self, app: usize, b: u8, c: u8) {
         let Some(at) = self.invocation(app, b) else { return };
         let state = &mut self.apps[app];
-        let id = if c & 0x70 == 0x70 { state.next } else { state.next + 1 };
-        state.next = id;
+        // Sometimes the id of the last input request is used again.
+        let id = if c & 0x70 == 0x70 { state.last_input_request } else { state.last_input_request + 1 };
+        state.last_input_request = id;
         let (id, invocation) = (id + 100, &state.invoked[at]);
         let text = match c % 4 {
             0 | 1 => invocation.sample(id),
@@ -509,10 +519,16 @@ impl Fuzzed {
     /// Gives an app a new channel. Of its state, only the fields that outlive a channel are kept.
     fn set_channel(&mut self, app: usize, channel: ChannelId) {
         let old = core::mem::replace(&mut self.apps[app], AppState::new());
-        self.apps[app] =
-            AppState { channel: Some(channel), credentials: old.credentials, gone: old.gone, next: old.next, ..AppState::new() };
+        self.apps[app] = AppState {
+            channel: Some(channel),
+            credentials: old.credentials,
+            gone: old.gone,
+            last_input_request: old.last_input_request,
+            ..AppState::new()
+        };
     }
 
+    /// Claims an app with its code, or with a code that no app is likely to have.
     fn claim(&mut self, app: usize, c: u8) {
         let code = self.apps[app].code.clone().filter(|_| c & 3 != 3).unwrap_or_else(|| format!("AB{}X-7K", c / 4 % 6 + 3));
         let id = self.next;
@@ -521,7 +537,8 @@ impl Fuzzed {
         self.deliver();
     }
 
-    /// Passes the bridge a channel to the app with a code that the bridge has requested, or refuses the claim.
+    /// Takes the oldest claim for which the bridge has requested a connection. Connects the app with a channel that was bound with the code
+    /// of the claim, or refuses the claim.
     fn dial_wanted(&mut self, app: usize, c: u8) {
         if self.wanted.is_empty() {
             return;
@@ -565,7 +582,7 @@ impl Fuzzed {
         }
         self.deliver();
         match how % 3 {
-            // All apps disconnect, so each call of the agent ends at once.
+            // All apps disconnect, so each call of the agent ends immediately.
             0 => {
                 for channel in self.bridge.channels().collect::<Vec<_>>() {
                     self.bridge.handle_end(Leg::App(channel), TransportEnd::Failed, self.now);
@@ -600,7 +617,7 @@ impl Fuzzed {
     }
 }
 
-/// Frames that are invalid, or that the end of a leg may not send.
+/// Frames that are invalid, or that the agent or an app may not send.
 const GARBAGE: [&str; 12] = [
     "{",
     "[]",

@@ -58,7 +58,7 @@ impl Book {
     fn receive(&self, stream: UnixStream) {
         let other = stream.try_clone().expect("a second handle");
         self.change(|state| {
-            // Only the process that made the book has no connection yet. It sends the lines that were added before.
+            // Only the process that made the book comes here without a connection. It sends the lines that it has added so far.
             if state.other.is_none() {
                 state.other = Some(other);
                 for line in state.lines.clone() {
@@ -101,6 +101,7 @@ impl Book {
         self.state().lines.clone()
     }
 
+    /// Waits until `holds` returns `true`.
     async fn until(&self, holds: impl Fn(&State) -> bool) {
         poll_fn(|cx| {
             let mut state = self.state();

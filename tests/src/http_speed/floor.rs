@@ -1,4 +1,4 @@
-//! The floor: hyper on tokio, with a handler that reads a body and answers with prepared bytes.
+//! The floor, with which the servers are compared: hyper on tokio, with a handler that reads a body and answers with prepared bytes.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,14 +17,14 @@ use serde_json::json;
 
 use super::UPDATES;
 
-/// The response to `echo`, as `ours` makes it.
+/// The response to the tool `echo`, as the server in `ours.rs` makes it.
 static ECHOED: LazyLock<Bytes> = LazyLock::new(|| {
     let meta = json!({"io.modelcontextprotocol/serverInfo": {"name": "bench", "version": "1"}});
     let result = json!({"resultType": "complete", "content": [{"type": "text", "text": "hello"}], "_meta": meta});
     Bytes::from(json!({"jsonrpc": "2.0", "id": 1, "result": result}).to_string())
 });
 
-/// The events of `report`, one piece each.
+/// The events of a call of the tool `report`, one piece each.
 static EVENTS: LazyLock<Arc<[Bytes]>> = LazyLock::new(|| {
     let update = |step: usize| {
         let params = json!({"progressToken": 1, "progress": step, "total": UPDATES});
@@ -36,7 +36,7 @@ static EVENTS: LazyLock<Arc<[Bytes]>> = LazyLock::new(|| {
         .collect()
 });
 
-/// A body whose pieces are all available at once.
+/// A body of the pieces of [`EVENTS`], none of which has to be waited for. The number is the index of the next piece.
 struct Events(usize);
 
 impl Body for Events {
@@ -62,7 +62,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Either<Full<Bytes
     Ok(response)
 }
 
-/// Serves on tokio, whatever adapter is measured: all have the same floor.
+/// Prints the address, and serves for ever. The runtime is tokio for every adapter, so all have the same floor.
 pub(super) fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -22,6 +22,7 @@ pub(super) fn all(report: &Report) -> String {
         write(&mut out, title, &lines);
     };
     section("Per second unless it says otherwise: median, and percent of the floor", &|cell| {
+        // Without a median, the work did not end in time in most rounds.
         let median = cell.median.map_or_else(|| "never".into(), human);
         Some(match (share(report, cell), cell.about.kind) {
             (Some(share), Kind::Ours | Kind::Other) => format!("{median} ({share:.0}%)"),
@@ -70,12 +71,13 @@ fn times(report: &Report, all_contenders: &[About], out: &mut String) {
     }
 }
 
-/// The rate in percent of that of the floor.
+/// The rate of a cell in percent of the rate of the floor; `None` if the cell is no rate, or either value is missing.
 fn share(report: &Report, cell: &Cell) -> Option<f64> {
     let floor = report.floor(cell)?.median?;
     cell.unit.is_rate().then_some(100.0 * cell.median? / floor)
 }
 
+/// The first line of a table.
 fn heads(first: &str, contenders: &[About]) -> Vec<String> {
     [first.into()].into_iter().chain(contenders.iter().map(|about| about.name.clone())).collect()
 }

@@ -15,18 +15,22 @@ use tests::bridge::{GatewayFault, Rig, config, value};
 struct Gateway {
     rig: Rig,
     app: usize,
+    /// The calls of the agent.
     calls: Vec<OutboundId>,
+    /// The calls of the agent that have ended.
     done: Vec<OutboundId>,
+    /// The calls that the app serves.
     serves: Vec<InboundId>,
     /// The numbers of calls, cancels and updates that may still happen.
     left: [u8; 3],
 }
 
+/// A step of the agent or of the app. The number is the place of a call in [`Gateway::calls`] (`Cancel`) or [`Gateway::serves`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Call,
     Cancel(usize),
-    Report(usize),
+    Update(usize),
     Respond(usize),
     ReadAgent,
     ReadApp,
@@ -45,8 +49,9 @@ impl Gateway {
         Self { rig, app, calls: Vec::new(), done: Vec::new(), serves: Vec::new(), left }
     }
 
+    /// Returns `true` if frames of the bridge to this end (`agent` or `app`) are queued.
     fn unread(&self, name: &str) -> bool {
-        // Only the statistics of a leg show its queued output.
+        // Only the statistics of a leg show this.
         let leg = if name == "agent" { Leg::Agent } else { self.rig.leg(self.app) };
         self.rig.bridge.stats(leg).is_some_and(|stats| stats.queued_bytes > 0)
     }
@@ -62,7 +67,7 @@ impl Gateway {
                 Event::Request { id, .. } => self.serves.push(id),
                 Event::Cancelled { id, .. } => {
                     self.serves.retain(|serve| *serve != id);
-                    // The handler ends at once.
+                    // The handler ends immediately.
                     let end = self.rig.app_end(self.app);
                     let _ = end.session.respond(id, Reply::Tool(ToolOutput::text("late")), end.now);
                 }
@@ -77,7 +82,7 @@ impl Explored for Gateway {
     type Step = Step;
 
     fn steps(&self) -> Vec<Step> {
-        let [calls, cancels, reports] = self.left;
+        let [calls, cancels, updates] = self.left;
         let mut all = Vec::new();
         if calls > 0 {
             all.push(Step::Call);
@@ -86,8 +91,8 @@ impl Explored for Gateway {
             all.extend((0..self.calls.len()).filter(|place| !self.done.contains(&self.calls[*place])).map(Step::Cancel));
         }
         for place in 0..self.serves.len() {
-            if reports > 0 {
-                all.push(Step::Report(place));
+            if updates > 0 {
+                all.push(Step::Update(place));
             }
             all.push(Step::Respond(place));
         }
@@ -113,7 +118,7 @@ impl Explored for Gateway {
                 let end = self.rig.agent_end();
                 end.session.cancel(self.calls[place], None, end.now).expect("the call is open");
             }
-            Step::Report(place) => {
+            Step::Update(place) => {
                 self.left[2] -= 1;
                 let value = f64::from(10 - self.left[2]);
                 self.rig.app_end(app).report(self.serves[place], Progress::percent(value));
@@ -154,7 +159,7 @@ impl Explored for Gateway {
 }
 
 #[test]
-fn every_order_of_two_calls_a_cancel_and_a_report_ends_each_call_once() {
+fn every_order_of_two_calls_a_cancel_and_an_update_ends_each_call_once() {
     let found = explore(|| Gateway::new([2, 1, 1], None), Bounds::default()).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{found:?}");
     assert!(found.states > 500 && found.rests > 10 && found.cut == 0, "{found:?}");

@@ -19,7 +19,7 @@ struct End {
     session: Watched,
     now: Instant,
     trace: Vec<String>,
-    /// `true` if forged frames have arrived, which may cause violations.
+    /// `true` if forged frames may arrive at this end. They may cause violations.
     forged: bool,
 }
 
@@ -120,7 +120,7 @@ impl Storm {
     }
 
     /// Polls frames, delivers them, and polls events, until nothing more happens at this instant.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         for _ in 0..1_000 {
             let mut moved = false;
             for at in 0..2 {
@@ -131,7 +131,7 @@ impl Storm {
                     match event {
                         Some(Event::HandshakeRequest { .. }) => {
                             let now = self.now;
-                            // The session may have closed since.
+                            // The session may have closed after it queued this event.
                             if self.ends[at].session.welcome(Ok(welcome()), now).is_ok() {
                                 self.ends[at].session.claim(agent(), agent_capabilities(), 1, now).unwrap();
                             }
@@ -179,6 +179,7 @@ impl Storm {
         }
     }
 
+    /// The next deadline of an end, or arrival of a frame.
     fn next(&self) -> Option<Instant> {
         let deadlines = self.ends.iter().filter_map(|end| end.session.poll_timeout());
         deadlines.chain(self.links.iter().filter_map(|link| link.front().map(|(due, _)| *due))).filter(|at| *at > self.now).min()
@@ -216,7 +217,7 @@ impl Storm {
         for end in &self.ends {
             end.check();
         }
-        self.settle();
+        self.run_until_idle();
     }
 
     fn call(&mut self) {
@@ -324,7 +325,7 @@ impl Storm {
         drop(self.ends[at].receive(frame.into()));
     }
 
-    /// Ends the session at one of the ends, in one of several ways. Checks that both close and that no state remains.
+    /// Ends the session at one of the ends; `how` chooses the end, and one of four ways. Checks that both ends close and keep no state.
     fn finish(mut self, how: u64) -> [Vec<String>; 2] {
         let now = self.now;
         let at = (how % 2) as usize;
@@ -336,7 +337,7 @@ impl Storm {
         }
         for _ in 0..2_000 {
             self.tick();
-            self.settle();
+            self.run_until_idle();
             let Some(next) = self.next() else { break };
             self.advance(next);
         }
@@ -346,7 +347,7 @@ impl Storm {
         let now = self.now;
         self.ends[other].session.handle_end(TransportEnd::Failed, now);
         for _ in 0..200 {
-            self.settle();
+            self.run_until_idle();
         }
         for end in &self.ends {
             end.session.check_end();
@@ -357,10 +358,12 @@ impl Storm {
     }
 }
 
+/// Runs a storm of `steps` operations, and returns the traces of both ends. If `forged` is `true`, some operations pass forged frames to an
+/// end. If `needless_timeouts` is `true`, each end is also checked for G8.
 fn storm(seed: u64, steps: usize, forged: bool, needless_timeouts: bool) -> [Vec<String>; 2] {
     let mut storm = Storm::new(seed, forged);
     while !storm.ends.iter().all(|end| end.session.is_ready()) {
-        storm.settle();
+        storm.run_until_idle();
         if let Some((due, _)) = storm.links.iter().filter_map(VecDeque::front).min() {
             storm.advance(*due);
         }
@@ -393,7 +396,7 @@ fn g1_to_g5_g7_and_g12_hold_in_every_storm_of_tesseron() {
 }
 
 #[test]
-fn g1_to_g7_hold_with_forged_frames_in_between() {
+fn g1_to_g7_hold_in_storms_with_forged_frames() {
     for seed in 0..60 {
         storm(seed, 800, true, false);
     }
@@ -434,7 +437,7 @@ fn g9_a_frame_or_a_method_call_after_a_deadline_counts_as_in_time_before_handle_
 
 #[test]
 fn g6_no_bytes_cause_a_panic() {
-    let seeds: Vec<String> = vec![
+    let samples: Vec<String> = vec![
         hello(1, "1.2.0"),
         hello(1, "1.2.0")
             .replace("tesseron/hello", "tesseron/resume")
@@ -460,15 +463,15 @@ fn g6_no_bytes_cause_a_panic() {
         r#"{"jsonrpc":"2.0","id":1}"#.into(),
     ];
     let mut rng = Rng::new(6);
-    for round in 0..4_000 {
-        let mut end = match round % 5 {
+    for case in 0..4_000 {
+        let mut end = match case % 5 {
             0 => Scripted::new(app_config()),
             1 => Scripted::app(app_config()),
             2 => Scripted::new(asking_gateway_config()),
             3 => Scripted::unclaimed_gateway(gateway_config()),
             _ => Scripted::gateway(gateway_config()),
         };
-        match round % 5 {
+        match case % 5 {
             1 => {
                 let id = end.receive_invoke(7, "i1");
                 end.ask(id, Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))));
@@ -478,7 +481,7 @@ fn g6_no_bytes_cause_a_panic() {
         }
         end.sent();
         for _ in 0..8 {
-            let mut bytes = seeds[rng.below(seeds.len())].clone().into_bytes();
+            let mut bytes = samples[rng.below(samples.len())].clone().into_bytes();
             for _ in 0..rng.below(5) {
                 if bytes.is_empty() {
                     break;

@@ -37,8 +37,8 @@ struct Seen {
     faults: Vec<String>,
 }
 
-/// A tool for call `n`: its handler makes an input request, runs an effect, makes two input requests at once, runs an effect with a sealed
-/// key, and makes one more input request, of whose answer it keeps only the length. Every prompt names the call.
+/// A tool for call `n`: its handler makes an input request, runs an effect, makes two input requests at the same time, runs an effect with
+/// a sealed key, and makes one more input request, of whose answer it keeps only the length. Every prompt names the call.
 fn script(process: usize, seen: &Arc<Mutex<Seen>>) -> Tool {
     let seen = Arc::clone(seen);
     Tool::new("t", move |context: Context, given: BTreeMap<String, u64>| {
@@ -107,7 +107,7 @@ struct Sent {
     process: usize,
     call: u64,
     may_be_silent: bool,
-    is_refused: bool,
+    must_be_refused: bool,
 }
 
 /// A random caller, two processes, and all requests and responses so far.
@@ -146,40 +146,41 @@ impl World {
             responses: BTreeMap::new(),
             rounds: Vec::new(),
         };
-        world.processes = (0..2).map(|place| world.process(place)).collect();
+        world.processes = (0..2).map(|place| world.make_process(place)).collect();
         world
     }
 
-    fn process(&self, place: usize) -> Process {
+    /// Makes a new process.
+    fn make_process(&self, place: usize) -> Process {
         let service = plain(script(place, &self.seen)).seal_keys(keys());
-        // A process may wait for its first request for any time.
+        // The steps may let any time pass before the first request to a process.
         let service = service.configure(|config: &mut Config| config.timeouts.handshake = None);
         let service = match &self.store {
             Some(store) => service.once_store(Arc::clone(store)),
             None => service,
         };
         let process = Process::keeping(service, self.limit);
-        // The executors of all processes give the same random bytes, so each process first skips another number of them.
+        // The executors of all processes give the same random bytes, so each process first skips a different number of them.
         let drawn = self.made.replace(self.made.get() + 1) * 10_000;
         process.executor.runtime().fill_random(&mut vec![0; 8 * drawn]).unwrap();
         process
     }
 
-    fn send(&mut self, place: usize, call: u64, params: &Value, principal: &str, is_refused: bool) {
+    fn send(&mut self, place: usize, call: u64, params: &Value, principal: &str, must_be_refused: bool) {
         let id = self.sent.len() as u64 + 1;
-        self.sent.insert(id, Sent { process: place, call, may_be_silent: false, is_refused });
+        self.sent.insert(id, Sent { process: place, call, may_be_silent: false, must_be_refused });
         let extensions = Extensions::new().with(Principal::new(principal));
         let frames = self.processes[place].request_as(id, "tools/call", params, &json!({"sampling": {}}), extensions);
-        self.take(frames);
+        self.record(frames);
     }
 
     /// Records the responses and the rounds among `frames`.
-    fn take(&mut self, frames: Vec<Value>) {
+    fn record(&mut self, frames: Vec<Value>) {
         for frame in frames {
             let Some(id) = frame["id"].as_u64() else { continue };
             let sent = &self.sent[&id];
             assert!(self.responses.insert(id, frame.clone()).is_none(), "request {id} is answered twice");
-            assert_eq!(sent.is_refused, frame["error"]["message"] == "the state of this request is not accepted", "{frame}");
+            assert_eq!(sent.must_be_refused, frame["error"]["message"] == "the state of this request is not accepted", "{frame}");
             if is_round(std::slice::from_ref(&frame)) {
                 self.rounds.push((sent.call, frame));
             }
@@ -190,12 +191,12 @@ impl World {
         }
     }
 
-    /// Lets seconds pass in all processes, whose clocks go together.
+    /// Lets `count` seconds pass, one at a time in all processes, so that their clocks stay equal.
     fn seconds(&mut self, count: u64) {
         for _ in 0..count {
             for place in 0..self.processes.len() {
                 let frames = self.processes[place].wait(Duration::from_secs(1));
-                self.take(frames);
+                self.record(frames);
             }
         }
     }
@@ -210,7 +211,7 @@ impl World {
                 self.send(place, call, &params(call), "alice", false);
             }
             2..13 if !self.rounds.is_empty() => {
-                // Mostly one of the newest states.
+                // In most cases the newest state, otherwise one of the two before it.
                 let back = self.dice.roll(6).saturating_sub(3).min(self.rounds.len() as u64 - 1) as usize;
                 let at = self.rounds.len() - 1 - back;
                 let (call, round) = self.rounds[at].clone();
@@ -221,16 +222,17 @@ impl World {
                     _ => agree(name, method, params),
                 };
                 let mut retried = retry(&params(call), &[round], answer);
-                let mischief = self.dice.roll(12);
-                let principal = if mischief == 0 { "bob" } else { "alice" };
-                if mischief == 1 {
+                // Two kinds of forged retries must be refused: with another principal, and with other arguments.
+                let forgery = self.dice.roll(12);
+                let principal = if forgery == 0 { "bob" } else { "alice" };
+                if forgery == 1 {
                     retried["arguments"]["n"] = json!(call + 1_000);
                 }
-                // A request that is refused does not count.
-                if self.is_careful && mischief >= 2 {
+                // A careful caller uses each state for one retry, besides forged ones.
+                if self.is_careful && forgery >= 2 {
                     self.rounds.remove(at);
                 }
-                self.send(place, call, &retried, principal, mischief < 2);
+                self.send(place, call, &retried, principal, forgery < 2);
             }
             13..15 => {
                 let open: Vec<_> = self.sent.keys().filter(|id| !self.responses.contains_key(id)).copied().collect();
@@ -243,12 +245,12 @@ impl World {
                 let now = process.executor.now();
                 process.endpoint.handle_frame(cancel.into(), now).unwrap();
                 let frames = process.sent();
-                self.take(frames);
+                self.record(frames);
             }
             15 if self.dice.roll(3) == 0 => {
                 // A new process has the clock of the old one.
                 let now = self.processes[place].executor.now();
-                let new = self.process(place);
+                let new = self.make_process(place);
                 new.executor.advance_to(now);
                 let old = std::mem::replace(&mut self.processes[place], new);
                 self.sent.values_mut().filter(|sent| sent.process == place).for_each(|sent| sent.may_be_silent = true);
@@ -264,8 +266,8 @@ impl World {
         }
     }
 
-    /// Waits for the end of all handlers, and then checks everything. Returns the number of results, of handlers that thawed, and of
-    /// effects of a careful caller without a store.
+    /// Waits for the end of all handlers, and checks all responses, effects and keys. Returns the number of results, of handlers that
+    /// thawed, and of effects of a careful caller without a store.
     fn check(mut self) -> (usize, u64, usize) {
         self.seconds(130);
         let mut results = 0;
@@ -326,11 +328,11 @@ fn random_callers_never_mix_answers_and_run_an_effect_once_if_it_has_a_store_or_
             }
             world.check()
         };
-        let (done, went_on, once) = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+        let (more_results, more_thawed, more_without_store) = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
             println!("seed {seed}");
             std::panic::resume_unwind(panic)
         });
-        (results, thawed, without_store) = (results + done, thawed + went_on, without_store + once);
+        (results, thawed, without_store) = (results + more_results, thawed + more_thawed, without_store + more_without_store);
     }
     let reached = format!("{results} results, {thawed} handlers that went on, {without_store} effects without a store");
     println!("{reached}");

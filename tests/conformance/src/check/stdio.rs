@@ -19,13 +19,14 @@ const EXIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
+    /// The process group of the process, which has the id of the process; `None` after [`Self::kill`].
     group: Option<Pid>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     buffer: BytesMut,
     /// The number of bytes at the beginning of the buffer that were searched and contain no line end.
     scanned: usize,
-    /// The number of bytes that were read.
+    /// The number of bytes that were read so far.
     read: usize,
 }
 
@@ -58,9 +59,8 @@ impl Process {
         self.write(bytes, patience, false).await
     }
 
-    async fn write(&mut self, mut rest: &[u8], patience: Duration, reads: bool) -> Result<(), Fault> {
+    async fn write(&mut self, mut rest: &[u8], patience: Duration, mut reads: bool) -> Result<(), Fault> {
         let Some(mut stdin) = self.stdin.take() else { return Err(Fault::Wrong("standard input is closed".to_owned())) };
-        let mut ignores_output = !reads;
         let mut until = Instant::now() + patience;
         while !rest.is_empty() {
             tokio::select! {
@@ -74,7 +74,7 @@ impl Process {
                     Err(_) => return Err(self.death().await),
                 },
                 // The end of the output is reported by the next read.
-                more = self.fill(), if !ignores_output => ignores_output = !more?,
+                more = self.fill(), if reads => reads = more?,
             }
         }
         self.stdin = Some(stdin);
@@ -108,7 +108,7 @@ impl Process {
         Some(line.freeze())
     }
 
-    /// The bytes after the last end of a line.
+    /// The bytes that were read, and not yet returned as a line.
     pub(super) fn rest(&self) -> &[u8] {
         &self.buffer
     }
