@@ -38,7 +38,7 @@ impl TextShape {
         let required = self.schema.get("required").and_then(Value::as_array);
         self.properties().map(move |(name, field)| {
             let text = |key| field.get(key).and_then(Value::as_str).map(String::from);
-            let required = required.is_some_and(|names| names.iter().any(|required| required == name));
+            let required = required.is_some_and(|names| names.iter().any(|listed| listed == name));
             TextField { name, title: text("title"), description: text("description"), required }
         })
     }

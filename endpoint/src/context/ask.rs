@@ -18,7 +18,7 @@ impl Context {
     /// Asks the caller's model for a message (MCP `sampling/createMessage`).
     ///
     /// # Cancel safety
-    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
+    /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
     ///
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
@@ -30,7 +30,7 @@ impl Context {
     /// JSON, without the Markdown fence that models often put around it, and checked against the schema.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
+    /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
     ///
     /// # Errors
     /// As for [`Context::sample`]; [`AskFailed::Mismatch`], code -32005, if the answer is not a valid `T`; [`AskFailed::Invalid`] if the
@@ -59,7 +59,7 @@ impl Context {
     /// declined or closed the form, a caller that does not offer elicitation, and every [`AskFailed`].
     ///
     /// # Cancel safety
-    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
+    /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
     pub fn confirm(&self, message: impl Into<String>) -> AskFuture<bool> {
         let ask = Ask::Confirm { message: message.into() };
         AskFuture::new(self.served(), Ok(ask), |answer| matches!(answer, Ok(Answer::Confirm(true))))
@@ -68,7 +68,7 @@ impl Context {
     /// Asks the caller's user to fill in a form (MCP `elicitation/create`). Returns `None` if the user declined or closed the form.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
+    /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
     ///
     /// # Errors
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoElicitation`], and [`AskFailed::Invalid`] for a form whose schema is not a
@@ -82,7 +82,7 @@ impl Context {
     /// user declined or closed the form.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
+    /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
     ///
     /// # Errors
     /// As for [`Context::elicit`]; [`AskFailed::Invalid`] names the first field of `T` that a form cannot have, or a keyword that cannot be
@@ -124,7 +124,8 @@ impl Context {
     /// has to find that out itself.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost. The user may have opened the URL.
+    /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost. The user may have
+    /// opened the URL.
     ///
     /// # Errors
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoUrlElicitation`], and [`AskFailed::Invalid`] for a URL that
@@ -136,7 +137,8 @@ impl Context {
     /// Asks the caller's user to open a URL. `open` has the id that is passed to [`Context::complete_url`] later.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost. The user may have opened the URL.
+    /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost. The user may have
+    /// opened the URL.
     ///
     /// # Errors
     /// As for [`Context::elicit_url`]; [`AskFailed::Invalid`] also for an empty id.
@@ -162,7 +164,7 @@ impl Context {
     /// Asks the caller for the folders that it works in (MCP `roots/list`): an array of `{uri, name?}`.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
+    /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
     ///
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoRoots`] before anything is sent.

@@ -71,7 +71,7 @@ pub struct Endpoint {
     frame_limit: usize,
     /// [`Session::wants_input`] was `true` at the end of the last turn, and only verbs have changed the session since.
     wants_input: bool,
-    /// A clone of the driver's waker, to register again when the driver waits.
+    /// A clone of the driver's waker, kept so that it can be registered again.
     spare: Option<Waker>,
 }
 
@@ -211,8 +211,8 @@ impl Endpoint {
         now: Instant,
         handle_frame: impl FnOnce(&mut Session) -> Result<Received, Full>,
     ) -> Result<Received, Full> {
-        // Earlier events are handled first, so that their requests do not get the extensions of this frame. Extensions that are left from a
-        // call that panicked are dropped.
+        // Earlier events are handled first, so that their requests do not get the extensions of this frame. Extensions that are left from
+        // an earlier frame, if this method panicked then, are dropped.
         let stale = self.dispatch(true, |_, _| None, |state, _| state.arriving.take());
         drop(stale);
         if self.closed_lanes.contains(&lane) {
@@ -294,8 +294,8 @@ impl Endpoint {
         self.wants_input = false;
         let mut state = self.shared.lock();
         self.now = first(&mut state, &mut self.late).unwrap_or(self.now);
-        // Other threads may add events as fast as these are handled, so the number of batches is fixed. The last batch takes all events
-        // that are left.
+        // Other threads may add events as fast as these are handled, so the number of batches is fixed beforehand. The last batch takes all
+        // events that are left.
         for batches_left in (0..=state.session.unread_events() / MAX_WORK_AT_ONCE).rev() {
             while (self.work.len() < MAX_WORK_AT_ONCE || batches_left == 0)
                 && let Some(event) = state.session.poll_event()
@@ -318,7 +318,7 @@ impl Endpoint {
             }
             state = self.shared.lock();
         }
-        // Polling is still noted from the last batch or, after a panic of a waker, from an earlier call.
+        // The flag may still be set, from the last batch, or from an earlier call in which a waker panicked.
         state.driver.set_polling(false);
         let value = then(&mut state, self.now);
         drop(state);
@@ -751,17 +751,21 @@ impl State {
         }
     }
 
-    fn cancel(&mut self, id: InboundId, why: CancelReason, grace: Instant, work: &mut VecDeque<Work>) {
+    fn cancel(&mut self, id: InboundId, why: CancelReason, grace_ends: Instant, work: &mut VecDeque<Work>) {
         let Some(slot) = self.served_calls.get_mut(&id) else { return };
         let note = Note::cancelled(&slot.served, &why);
         if slot.served.why.set(why).is_err() {
+            // The call was cancelled before.
             return;
         }
         add(work, note.map(Work::Diagnose));
         // An effect under way may be about to succeed, so its handler has a longer grace.
         let is_in_effect = slot.rounds.as_ref().is_some_and(|log| log.is_in_effect());
-        let grace = if is_in_effect { grace.max(self.session.time().saturating_add(EFFECT_GRACE)) } else { grace };
-        slot.grace = Some(self.alarms.set(grace, Alarmed::Grace(id)));
+        let grace_ends = match is_in_effect {
+            true => grace_ends.max(self.session.time().saturating_add(EFFECT_GRACE)),
+            false => grace_ends,
+        };
+        slot.grace = Some(self.alarms.set(grace_ends, Alarmed::Grace(id)));
         if let Some(waits) = &mut slot.waits {
             work.extend(waits.on_cancel.take().map(Work::Wake));
             work.extend(waits.waiting().map(Work::Wake));
@@ -778,7 +782,7 @@ impl State {
 
     /// Ends everything that is still open. The frozen handlers are not in the session, so they are discarded here. Calls and input requests
     /// are ended here only as a safeguard, since the session has ended them by then.
-    fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut VecDeque<Work>) {
+    fn close(&mut self, reason: CloseReason, grace_ends: Instant, work: &mut VecDeque<Work>) {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));
         for frozen in self.frozen.take_all() {
@@ -792,7 +796,7 @@ impl State {
         }
         // Calls that are cancelled already are not affected.
         for id in self.served_calls.ids() {
-            self.cancel(id, CancelReason::Disconnected, grace, work);
+            self.cancel(id, CancelReason::Disconnected, grace_ends, work);
         }
         for (_, input_request) in self.input_requests.iter() {
             add(work, input_request.abort_handle().abort().map(Work::Wake));

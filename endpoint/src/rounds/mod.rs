@@ -8,9 +8,9 @@
 //! in the same way. A frozen handler ([`crate::state`]) is not dropped: it goes on from where it waited, with the same log.
 //!
 //! ```text
-//!   Request --- an input request, or `once` ---> Logged --- the handler is pending with open input requests ---> (the request ends)
-//!                                                  ^                                                                  |
-//!                                                  '------------------ retry: the log opens --------------------------'
+//!   first request ---> the handler runs --- it is pending with open input requests ---> the request ends with a sealed log
+//!                              ^                                                                 |
+//!                              '------------- retry: the log opens, the handler runs again ------'
 //! ```
 //!
 //! An answer is found in the log by a digest of its input request and by the number of equal requests before it, and not by its position.
@@ -49,13 +49,14 @@ const SKEW: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(crate) struct RoundLog {
     past: Past,
-    /// `true` for each entry of the log that this run has used.
+    /// For each answer in the log, `true` if this run has used it.
     used_answers: Vec<bool>,
+    /// For each effect in the log, `true` if this run has used its outcome.
     used_effects: Vec<bool>,
     /// The number of times that this run has made each input request, by the digest of the request.
-    asked: Vec<(String, u32)>,
+    ask_counts: Vec<(String, u32)>,
     /// The number of times that this run has begun each effect, by the name of the effect.
-    begun: Vec<(String, u32)>,
+    effect_counts: Vec<(String, u32)>,
     /// Input requests without an answer.
     open: Vec<Open>,
     /// The input requests of the round that has ended this run, if its handler may be frozen.
@@ -66,16 +67,17 @@ pub(crate) struct RoundLog {
     opened: u64,
     /// Effects that are under way.
     running: Vec<String>,
-    /// The handler needs a round even without an input request, since an effect waits for a sealed state (`Context::once_sealed`).
+    /// `true` if the handler needs a round even without an input request, since an effect waits for a sealed state
+    /// (`Context::once_sealed`).
     needs_round: bool,
-    /// The run has ended: nothing is added to the log any more.
+    /// `true` once the run has ended: nothing is added to the log any more.
     has_ended: bool,
     /// The id of the state in the request of this run, and all answers up to that request; `None` for a first request.
     request: Option<(StateId, Vec<Option<Json>>)>,
     /// The newer run that has replaced this one, if its request has the same state and answers.
     replacement: Option<InboundId>,
     /// The error that ends the request instead of a round.
-    refusal: Option<RpcError>,
+    error: Option<RpcError>,
     /// The failure of an input request for which the caller lacks a capability.
     missing: Option<(AskFailed, Capabilities)>,
 }
@@ -108,10 +110,11 @@ struct Past {
 struct PastAnswer {
     /// The digest of the input request ([`Asking::digest`]).
     of: String,
+    /// The number of equal input requests before it in a run.
     nth: u32,
     /// `None` if there was no answer in time.
     answer: Option<Json>,
-    /// `answer` is only the part that the handler has kept.
+    /// `true` if `answer` is only the part that the handler has kept.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     is_kept: bool,
 }
@@ -211,7 +214,7 @@ pub(crate) enum RoundEnd {
         round: InputRound,
         log: Vec<u8>,
     },
-    Refused(RpcError),
+    Error(RpcError),
 }
 
 /// A run of a handler whose request ends with a round.
@@ -224,7 +227,7 @@ pub(crate) struct RunEnd {
     pub(crate) reports: u32,
     /// The last checkpoint.
     pub(crate) partial: Option<Json>,
-    /// The handler can go on from here ([`RoundLog::thaw`]).
+    /// `true` if the handler can go on from here ([`RoundLog::thaw`]).
     pub(crate) may_freeze: bool,
 }
 
@@ -252,7 +255,8 @@ impl RoundLog {
         Self { past, ..Self::default() }
     }
 
-    /// The log of a call after `retry`, which returned `log`. `None` if `log` cannot be read, has expired, or began in the future.
+    /// The log of a call after `retry`, whose state contained `log`. `None` if `log` cannot be read or has expired, or if its call began in
+    /// the future.
     pub(crate) fn resume(log: &[u8], retry: &Retry, now: Duration) -> Option<Self> {
         let mut past: Past = serde_json::from_slice(log).ok()?;
         let (now, skew) = (now.as_secs(), SKEW.as_secs());
@@ -265,7 +269,8 @@ impl RoundLog {
                 _ if is_late => past.answers.push(PastAnswer { of: asked.of, nth: asked.nth, answer: None, is_kept: false }),
                 Some(answer) => {
                     past.answers.push(PastAnswer { of: asked.of.clone(), nth: asked.nth, answer: Some(answer), is_kept: false });
-                    // Kept for its number of misfits, its name and its time limit, if this answer has the wrong shape.
+                    // If the answer has the wrong shape, the input request is opened again: with this name, number of misfits and time
+                    // limit.
                     past.asked.push(asked);
                 }
                 None => past.asked.push(asked),
@@ -332,7 +337,8 @@ impl RoundLog {
         }
         self.arrived = core::mem::take(&mut frozen.arrived);
         self.arrived.append(&mut arrived);
-        (self.asked, self.begun) = (core::mem::take(&mut frozen.asked), core::mem::take(&mut frozen.begun));
+        self.ask_counts = core::mem::take(&mut frozen.ask_counts);
+        self.effect_counts = core::mem::take(&mut frozen.effect_counts);
         (self.opened, self.missing) = (frozen.opened, frozen.missing.take());
         // The handler has passed all entries of the log.
         self.used_answers.fill(true);
@@ -365,14 +371,14 @@ impl RoundLog {
 
     // ---- Input requests ----
 
-    /// Looks up the answer to an input request. Opens the input request if there is no answer, or one of the wrong shape, which is removed;
-    /// the second such answer also ends the request with an error.
+    /// Looks up the answer to an input request, and opens the input request if there is no answer. An answer of the wrong shape is removed,
+    /// and the input request is opened again; the second such answer also ends the request with an error.
     pub(crate) fn ask(&mut self, asking: Asking, now: Duration) -> AskStep {
         if self.has_ended {
             return AskStep::Failed(AskFailed::Over);
         }
         let Asking { ask, key, within, digest: of } = asking;
-        let nth = count(&mut self.asked, &of);
+        let nth = count(&mut self.ask_counts, &of);
         let misfits = match self.recorded(&of, nth) {
             None => self.past_ask(&of, nth).map_or(0, |asked| asked.misfits),
             Some((at, None)) => {
@@ -393,7 +399,7 @@ impl RoundLog {
                     self.used_answers.remove(at);
                     let misfits = self.past_ask(&of, nth).map_or(0, |asked| asked.misfits).saturating_add(1);
                     if misfits > 1 {
-                        self.refusal = Some(RpcError::invalid_params(format!("an answer has the wrong shape: {why}")));
+                        self.error = Some(RpcError::invalid_params(format!("an answer has the wrong shape: {why}")));
                     }
                     misfits
                 }
@@ -425,7 +431,7 @@ impl RoundLog {
         }
     }
 
-    /// A name that no open input request has, and no input request of the last round, except those whose time limit had passed.
+    /// A name that is free: no open input request has it, and no input request of the last round whose time limit had not passed.
     fn free_name(&self) -> String {
         let is_taken =
             |name: &String| self.open.iter().map(|open| &open.entry).chain(&self.past.asked).any(|asked| asked.name == *name);
@@ -475,7 +481,7 @@ impl RoundLog {
             self.needs_round = true;
             return Some(EffectStep::NeedsRound);
         }
-        let nth = count(&mut self.begun, name);
+        let nth = count(&mut self.effect_counts, name);
         if let Some(at) = self.past.effects.iter().position(|effect| effect.name == name && effect.nth == nth)
             && let Some(effect) = self.past.effects.get(at)
         {
@@ -483,12 +489,12 @@ impl RoundLog {
             return Some(EffectStep::Done(effect.outcome.clone()));
         }
         self.running.push(String::from(name));
-        let place = self.begun.iter().position(|(begun, _)| begun == name).unwrap_or_default();
+        let place = self.effect_counts.iter().position(|(begun, _)| begun == name).unwrap_or_default();
         Some(EffectStep::Run { key: seal::effect_key(&self.past.invocation, name, place, nth), nth })
     }
 
-    /// Ends an effect. `outcome` is `None` if the effect has no outcome. Returns `true` if the request has to end, with
-    /// a reply that may have waited for the effect.
+    /// Ends an effect. `outcome` is `None` if the effect was cancelled or dropped. Returns `true` if the request must end before its
+    /// handler does: its reply may have waited for this effect.
     pub(crate) fn end_effect(&mut self, name: &str, nth: u32, outcome: Option<Outcome>) -> bool {
         self.running.retain(|running| running != name);
         if let Some(outcome) = outcome {
@@ -507,7 +513,7 @@ impl RoundLog {
 
     /// Returns `true` if the request must end before its handler does.
     fn is_waiting(&self) -> bool {
-        !self.open.is_empty() || self.needs_round || self.refusal.is_some()
+        !self.open.is_empty() || self.needs_round || self.error.is_some()
     }
 
     /// Returns `true` if the handler waits for input and no effect is under way, so that the request can end.
@@ -519,11 +525,11 @@ impl RoundLog {
     pub(crate) fn end_run(&mut self, run: RunEnd, now: Duration) -> RoundEnd {
         let RunEnd { depth, most, reports, partial, may_freeze } = run;
         self.has_ended = true;
-        if let Some(refusal) = self.refusal.take() {
-            return RoundEnd::Refused(refusal);
+        if let Some(error) = self.error.take() {
+            return RoundEnd::Error(error);
         }
         if self.past.rounds >= most {
-            return RoundEnd::Refused(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds"));
+            return RoundEnd::Error(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds"));
         }
         if may_freeze {
             self.sent.clone_from(&self.open);
@@ -545,7 +551,7 @@ impl RoundLog {
         }
         match log {
             Ok(log) => RoundEnd::Round { round, log },
-            Err(error) => RoundEnd::Refused(RpcError::internal(format!("the log of the call cannot be written: {error}"))),
+            Err(error) => RoundEnd::Error(RpcError::internal(format!("the log of the call cannot be written: {error}"))),
         }
     }
 }

@@ -132,7 +132,7 @@ impl Resource {
 }
 
 impl ResourceTemplate {
-    /// Resources at the URIs that match `template`. `read` is called for each request to read one, with its URI.
+    /// Resources at the URIs that match `template`. `read` is called for each request to read one of them, with its URI.
     pub fn new<F, Fut>(template: impl Into<String>, name: impl Into<String>, read: F) -> Self
     where
         F: Fn(Context, ResourceUri) -> Fut + Send + Sync + 'static,
@@ -179,11 +179,11 @@ fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) ->
     let read = Arc::clone(read);
     let mime_type = about.mime_type.clone();
     async move {
-        let name = uri.uri.clone();
+        let requested = uri.uri.clone();
         let contents = read(context, uri).await.and_then(|mut contents| {
             for one in &mut contents {
                 if one.uri.is_empty() {
-                    one.uri.clone_from(&name);
+                    one.uri.clone_from(&requested);
                 }
                 if one.mime_type.is_none() {
                     one.mime_type.clone_from(&mime_type);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_matches_no_slash_unless_it_has_a_plus() {
+    fn a_uri_matches_literals_and_variables_and_only_a_variable_with_a_plus_takes_slashes() {
         assert_eq!(variables("log://{day}", "log://monday"), pairs(&[("day", "monday")]));
         assert_eq!(variables("log://{day}", "log://a/b"), None);
         assert_eq!(variables("log://{day}", "log://"), None);

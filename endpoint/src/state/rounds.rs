@@ -236,7 +236,7 @@ impl ServedCall {
         step
     }
 
-    /// Ends an effect. `outcome` is `None` if the effect has no outcome.
+    /// Ends an effect. `outcome` is `None` if the effect was cancelled or dropped.
     pub(crate) fn end_effect(&self, name: &str, nth: u32, outcome: Option<Outcome>) {
         let ended = self.shared.with_state(|state| {
             let slot = state.served_calls.get_mut(&self.id)?;
@@ -288,7 +288,7 @@ impl ServedCall {
             })
         })?;
         Some(match end {
-            RoundEnd::Refused(error) => Reply::Error(error),
+            RoundEnd::Error(error) => Reply::Error(error),
             RoundEnd::Round { round, log } => {
                 let sealed = self.sealing().and_then(|(setup, bound, _)| setup.sealer.seal(&log, &bound, &**self.shared.runtime()));
                 match sealed {
