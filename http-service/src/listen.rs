@@ -74,8 +74,8 @@ pub trait Acceptor: Send + Sync + 'static {
     fn accept(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
 }
 
-/// Serves an [`HttpService`] to all clients that connect to a socket, in tasks of its own, over HTTP/1.1 and HTTP/2.
-/// [`close`](Self::close) ends it gracefully. Dropping it ends all connections at once.
+/// Serves an [`HttpService`] to all clients that connect to a socket, in tasks of its own, over HTTP/1.1 and HTTP/2. [`close`](Self::close)
+/// ends it gracefully. Dropping it ends all connections immediately, without grace.
 #[must_use = "dropping it ends all connections"]
 pub struct HttpListener {
     address: SocketAddr,
@@ -162,6 +162,7 @@ impl Guarded for Listening {
     type Wakers = Vec<Waker>;
 
     fn is_closed(&self) -> bool {
+        // The engine would only store this, and nothing here reads it: `phase` is used instead.
         false
     }
 
@@ -458,6 +459,7 @@ impl Service<Request<Incoming>> for ConnectionService {
 }
 
 pin_project! {
+    // The response to one request on a connection.
     struct ServedFuture {
         #[pin]
         inner: HttpFuture<Incoming>,
@@ -481,6 +483,7 @@ impl Future for ServedFuture {
     }
 }
 
+/// The body of a response. Until it is dropped, its request is being served.
 struct ServedBody {
     inner: HttpBody,
     _served: Option<Served>,

@@ -27,7 +27,7 @@ pub(crate) struct PartialBody {
 }
 
 impl PartialBody {
-    /// Reads `body` to its end, or until it has more than `limit` bytes. If reading fails, returns an empty body, so that the part that
+    /// Reads `body` to its end, or until more than `limit` bytes were read. If reading fails, returns an empty body, so that the part that
     /// was read has no effect.
     pub(crate) fn poll_read<B: Body>(&mut self, mut body: Pin<&mut B>, limit: usize, cx: &mut Context<'_>) -> Poll<Bytes> {
         while self.len() <= limit {

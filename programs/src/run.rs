@@ -124,8 +124,8 @@ async fn serve_http<A: Adapter>(adapter: &A, address: String, service: Arc<Servi
     let service = HttpService::with_config(service, adapter.timed_runtime(), config);
     let listener = Arc::new(adapter.http_listen(address, service, ConnectionLimits::default()).await?);
     serve::announce(format_args!("http://{}/mcp", listener.local_addr()));
-    let closed = Arc::clone(&listener);
-    start(&*adapter.runtime(), ending.serve(listener, async move { closed.closed().await })).await;
+    let awaited = Arc::clone(&listener);
+    start(&*adapter.runtime(), ending.serve(listener, async move { awaited.closed().await })).await;
     Ok(())
 }
 

@@ -28,7 +28,7 @@ const MAX_TURNS: usize = 16;
 /// Drives the machine of a session until the session has ended.
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it ends the session at once, without the grace of its handlers.
+/// Not cancel safe: dropping the driver ends the session immediately, without the grace of its handlers.
 pub(super) struct SessionDriver {
     shared: Arc<Shared>,
     key: SessionKey,
@@ -41,10 +41,11 @@ pub(super) struct SessionDriver {
     orders: VecDeque<Order>,
     /// Reports that were not yet passed to the server.
     reports: Vec<Report>,
-    /// `true` once [`Report::Closed`] was made.
+    /// `true` once [`Report::Closed`] was made: the machine has closed its session.
     has_closed: bool,
     /// `true` once [`Order::Close`] was taken. The server has removed the session by then.
     is_ended: bool,
+    /// A clone of the task's waker, to register again.
     spare: Option<Waker>,
 }
 
@@ -77,6 +78,7 @@ impl SessionDriver {
     /// Passes the orders to the machine, and collects reports for the server.
     fn take_turn(&mut self, cx: &Context<'_>) {
         let now = self.shared.runtime().now();
+        // The lanes on which no further frame will be sent.
         let mut settled = Vec::new();
         while let Some(order) = self.orders.pop_front() {
             match order {
@@ -111,7 +113,7 @@ impl SessionDriver {
         while let Some(transmit) = self.machine.poll_transmit() {
             self.reports.push(Report::Transmit(transmit));
         }
-        // Reported after the frames, since no frame may follow the `Settled` of its lane.
+        // These lanes are reported after the frames, since no frame may follow the `Report::Settled` of its lane.
         settled.extend(core::iter::from_fn(|| self.machine.poll_closed_lane()));
         self.reports.extend(settled.into_iter().map(Report::Settled));
         if self.machine.take_cancelled() {

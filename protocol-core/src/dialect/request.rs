@@ -382,12 +382,12 @@ pub(crate) struct RawParams {
     json: Payload,
     target: Span,
     extra: Span,
-    rest: Option<Box<Rest>>,
+    addition: Option<Box<Addition>>,
 }
 
-/// The parts of a request that are stored in addition to the JSON of its parameters. No request has more than one.
+/// A value that is stored in addition to the JSON of the parameters. No request has more than one.
 #[derive(Debug)]
-enum Rest {
+enum Addition {
     Completion(Box<CompletionRequest>),
     Filter(Box<SubscriptionFilter>),
     Method(Box<str>),
@@ -466,7 +466,7 @@ impl RawParams {
         let Some(indexed) = given else {
             let nothing = |member: &Member| member.check(b"", Span::default());
             let (target, extra) = (nothing(target)?, nothing(extra)?);
-            return Ok(Self { op, json: Payload::Own(Json::empty_object()), target, extra, rest: None });
+            return Ok(Self { op, json: Payload::Own(Json::empty_object()), target, extra, addition: None });
         };
         let text = indexed.text();
         let [at_target, at_extra] = match indexed.spans([target.name, extra.name]) {
@@ -478,36 +478,37 @@ impl RawParams {
             json: json(indexed),
             target: target.check(text, at_target)?,
             extra: extra.check(text, at_extra)?,
-            rest: None,
+            addition: None,
         })
     }
 
     /// A request of a method outside the protocol.
     pub(crate) fn custom(method: &str, params: Json) -> Self {
-        let rest = Some(Box::new(Rest::Method(method.into())));
-        Self { op: Op::Custom, json: Payload::Own(params), target: Span::default(), extra: Span::default(), rest }
+        let addition = Some(Box::new(Addition::Method(method.into())));
+        Self { op: Op::Custom, json: Payload::Own(params), target: Span::default(), extra: Span::default(), addition }
     }
 
     /// Adds the argument to complete.
     pub(crate) fn with_completion(self, completion: CompletionRequest) -> Self {
-        Self { rest: Some(Box::new(Rest::Completion(Box::new(completion)))), ..self }
+        Self { addition: Some(Box::new(Addition::Completion(Box::new(completion)))), ..self }
     }
 
     /// Adds the answers to an earlier round.
     pub(crate) fn with_retry(self, retry: Box<Retry>) -> Self {
-        Self { rest: Some(Box::new(Rest::Retry(retry))), ..self }
+        Self { addition: Some(Box::new(Addition::Retry(retry))), ..self }
     }
 
     /// Adds the kinds of notices that the caller subscribes to.
     pub(crate) fn with_filter(self, filter: SubscriptionFilter) -> Self {
-        Self { rest: Some(Box::new(Rest::Filter(Box::new(filter)))), ..self }
+        Self { addition: Some(Box::new(Addition::Filter(Box::new(filter)))), ..self }
     }
 
     /// Cuts the request out of `frame`, which must be the frame that was read.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> Request {
-        let Self { op, json, target, extra, mut rest } = self;
-        let retry = rest.take_if(|rest| matches!(**rest, Rest::Retry(_))).and_then(|rest| rest.into_retry());
+        let Self { op, json, target, extra, mut addition } = self;
+        let retry =
+            addition.take_if(|addition| matches!(**addition, Addition::Retry(_))).and_then(|addition| addition.into_retry());
         let spans = ParamSpans { json: json.cut(frame), target, extra, retry };
         match op {
             Op::CallTool => Request::CallTool(CallTool(spans)),
@@ -519,30 +520,30 @@ impl RawParams {
             Op::ListResourceTemplates => Request::ListResourceTemplates(List(spans)),
             Op::Subscribe => Request::Subscribe(Subscribe(spans)),
             Op::Unsubscribe => Request::Unsubscribe(Unsubscribe(spans)),
-            _ => with_rest(spans, rest),
+            _ => with_addition(spans, addition),
         }
     }
 }
 
-impl Rest {
+impl Addition {
     fn into_retry(self) -> Option<Box<Retry>> {
         if let Self::Retry(retry) = self { Some(retry) } else { None }
     }
 }
 
 #[cold]
-fn with_rest(spans: ParamSpans, rest: Option<Box<Rest>>) -> Request {
-    match rest.map(|rest| *rest) {
-        Some(Rest::Filter(filter)) => Request::Listen(Listen { spans, filter }),
-        Some(Rest::Completion(completion)) => Request::Complete(Complete { spans, completion }),
-        Some(Rest::Method(method)) => Request::Custom(Custom { spans, method }),
-        // Unreachable: every dialect adds the `Rest` that these kinds need.
-        Some(Rest::Retry(_)) | None => Request::Custom(Custom { spans, method: Box::default() }),
+fn with_addition(spans: ParamSpans, addition: Option<Box<Addition>>) -> Request {
+    match addition.map(|addition| *addition) {
+        Some(Addition::Filter(filter)) => Request::Listen(Listen { spans, filter }),
+        Some(Addition::Completion(completion)) => Request::Complete(Complete { spans, completion }),
+        Some(Addition::Method(method)) => Request::Custom(Custom { spans, method }),
+        // Unreachable: every dialect adds the value that these kinds of requests need.
+        Some(Addition::Retry(_)) | None => Request::Custom(Custom { spans, method: Box::default() }),
     }
 }
 
 /// Finds members by a second pass over the text. This is needed for parameters with many members, with an escape in a name, or with a
-/// repeated member. Of the values of a repeated member, the last is used, without those that count as missing.
+/// repeated member. Of a repeated member the last value is used, apart from values that count as missing.
 #[cold]
 fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     if u32::try_from(text.len()).is_err() {

@@ -59,7 +59,7 @@ impl Session {
         self.drain(CloseReason::FrameTooLarge);
     }
 
-    /// Ends everything at once, and discards queued output.
+    /// Ends everything immediately, and discards queued output.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         if self.is_closed() {
             return;
@@ -75,7 +75,8 @@ impl Session {
     fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
         let why = if reason == CloseReason::Local { CancelReason::Closing } else { CancelReason::Disconnected };
         self.end_subscriptions(&why);
-        if self.ending.finish(reason, self.now.saturating_add(grace), self.now, &mut self.timers) {
+        let is_grace_over = self.ending.finish(reason, self.now.saturating_add(grace), self.now, &mut self.timers);
+        if is_grace_over {
             self.expire_ending();
         }
     }
@@ -118,6 +119,7 @@ impl Session {
     /// part of [`Session::tidy`].
     pub(super) fn settle_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
+            // Cancelled calls stay in `inbound_calls` until their handlers end, which is not waited for.
             let idle = self.outbound_calls.is_empty()
                 && self.inbound_inputs.is_empty()
                 && self.inbound_calls.len() == self.cancelled_calls;

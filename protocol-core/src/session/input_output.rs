@@ -17,8 +17,9 @@ impl Session {
     // ---- Inputs ----
 
     /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without a line feed. Returns the number of
-    /// replies that it causes. Each violation becomes an [`Event::Violation`]; only repeated violations by progress are counted without an
-    /// event for a while. The frame is dropped if the session has closed, or while an [`Event::LaneClosed`] of this lane is queued.
+    /// replies that it causes. Each violation becomes an [`Event::Violation`]. But after a violation by progress is reported, further ones
+    /// may only be counted, for the length of the rate window ([`crate::ProgressPolicy::window`]). The frame is dropped if the session has
+    /// closed, or while an [`Event::LaneClosed`] of this lane is queued.
     ///
     /// A transport of one stream passes [`Lane::CHANNEL`]. Any other lane opens with its first frame. Frames must be complete: if a lane
     /// ends in the middle of one, the transport drops the fragment.
@@ -122,7 +123,7 @@ impl Session {
     /// | [`Gone::Response`] | the call ends with [`Outcome::Lost`] | the call ends with [`Outcome::Lost`] |
     ///
     /// Our subscription at a server of stateless requests ends with its exchange, and
-    /// [`Notice::SubscriptionEnded`](crate::Notice::SubscriptionEnded) follows if it was acknowledged.
+    /// [`Notice::SubscriptionEnded`](crate::Notice::SubscriptionEnded) follows if the subscription was acknowledged.
     ///
     /// A lost lane counts as writable, even if it was stopped, so that its frames can be polled. On Tesseron, the output of the lane is
     /// dropped, unless the lane is the channel. At a server of MCP, frames that are queued on the lane can still be polled, even for a
@@ -153,9 +154,9 @@ impl Session {
         Ok(())
     }
 
-    /// Handles the end of the transport. At [`TransportEnd::Eof`], outbound calls are lost at once. On MCP, inbound calls may still be
-    /// answered within [`crate::Timeouts::close_grace`]; on Tesseron they are cancelled. At [`TransportEnd::Failed`], everything ends at
-    /// once, and queued output is discarded. Has no effect on a session that is closed.
+    /// Handles the end of the transport. At [`TransportEnd::Eof`], outbound calls are lost immediately. On MCP, inbound calls may still be
+    /// answered within [`crate::Timeouts::close_grace`]; on Tesseron they are cancelled. At [`TransportEnd::Failed`], everything ends
+    /// immediately, and queued output is discarded. Has no effect on a session that is closed.
     pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.advance(now);
         if self.is_closed() {

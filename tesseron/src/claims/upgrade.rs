@@ -29,7 +29,7 @@ enum State {
     Waiting {
         deadline: Instant,
     },
-    /// The code of `offer` is checked at `due`.
+    /// `offer` is answered at `due`, when its code is checked.
     Delayed {
         offer: Offer,
         due: Instant,
@@ -77,7 +77,7 @@ impl UpgradeGate {
         }
     }
 
-    /// Checks a code whose delay has passed, and closes a connection that has sent no request in time. Harmless if called early or
+    /// Answers an upgrade whose delay has passed, and closes a connection that has sent no request in time. Harmless if called early or
     /// repeatedly. `host` must be the host that made the gate.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> UpgradeStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
@@ -113,6 +113,7 @@ mod tests {
         host.accept_web_socket(place, at(millis))
     }
 
+    /// An upgrade request with a wrong code.
     fn wrong() -> Offer {
         offer("WRONG-CODE")
     }
@@ -125,7 +126,8 @@ mod tests {
         offer(host.claim().unwrap().code.reveal())
     }
 
-    /// Sends a code and waits for the answer. Returns the time in milliseconds, and the answer.
+    /// Sends an upgrade request at the time `millis`, and waits for the answer. Returns the time that the answer took, in milliseconds, and
+    /// the answer.
     fn dial(host: &mut Host, peer: PeerUser, offer: Offer, millis: u64) -> (u64, UpgradeStep) {
         let mut gate = gate(host, peer, millis);
         let step = gate.handle_upgrade(offer, host, at(millis));
@@ -178,8 +180,8 @@ mod tests {
         assert!(took == 0 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
     }
 
-    /// If the right code were answered at once, an attacker could close each connection that gets no immediate answer, and so guess without
-    /// delay.
+    /// If the right code were answered immediately, an attacker could close each connection that gets no immediate answer, and so guess
+    /// without delay.
     #[test]
     fn the_right_code_takes_as_long_as_a_wrong_one() {
         let mut host = host_with_claims();

@@ -1,9 +1,9 @@
 //! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user that gets such a
 //! code from its agent can then name the gateway that the code belongs to (`docs/protocols/tesseron.md`, "Files").
 //!
-//! The file is named after the code. Only this user can read it. It is removed when its session is claimed or has ended, or when the
-//! agent's session has ended. The first scan of a gateway also removes old breadcrumbs ([`sweep`]). A breadcrumb gives no access to an app:
-//! its contents are only shown to people.
+//! The file is named after the code. Only this user can read it. It is removed when the app's session is claimed or has ended, or when the
+//! agent's session has ended. The first time that a gateway scans for apps, it also removes old breadcrumbs ([`sweep`]). A breadcrumb gives
+//! no access to an app: its contents are only shown to people.
 
 use std::borrow::Cow;
 use std::format;
@@ -27,7 +27,8 @@ const MAX_BREADCRUMB_BYTES: usize = 4 * 1024;
 const MAX_FILES: usize = 1024;
 /// The time for which a breadcrumb is valid, in milliseconds: 24 h. Later, the process id in the breadcrumb may belong to another process.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
-/// The age from which a sweep removes the breadcrumb of a dead process, in milliseconds: 1 h. Until then its code is recognised.
+/// The age from which a sweep removes the breadcrumb of a dead process, in milliseconds: 1 h. Until then the message for its code names the
+/// dead process ([`Minter::why_not_here`]).
 const STALE_MS: u64 = 60 * 60 * 1000;
 /// The maximum time by which the writer's clock may be ahead, in milliseconds: 10 min.
 const AHEAD_MS: u64 = 10 * 60 * 1000;
@@ -138,8 +139,8 @@ fn read(path: &Path) -> Option<Found> {
     // Parsed as an object first, since serde also accepts an array for a struct.
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes).ok()?;
     let document = Document::deserialize(serde_json::Value::Object(object)).ok()?;
-    let has_its_name = path.file_name().is_some_and(|name| *name == *format!("{}.json", document.code));
-    let is_valid = document.version == VERSION && has_its_name && instance::is_name(&document.app_name);
+    let is_named_after_code = path.file_name().is_some_and(|name| *name == *format!("{}.json", document.code));
+    let is_valid = document.version == VERSION && is_named_after_code && instance::is_name(&document.app_name);
     let minter = Minter {
         app_name: document.app_name.into_owned(),
         process: document.gateway_pid,
@@ -148,6 +149,7 @@ fn read(path: &Path) -> Option<Found> {
     is_valid.then_some(Found { minter, minted_at: document.minted_at, file })
 }
 
+/// The contents of a breadcrumb.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
@@ -236,6 +238,7 @@ mod tests {
         document.to_string()
     }
 
+    /// A breadcrumb for `PQ7N-4D` of the gateway in this process.
     fn of(process: u32) -> String {
         with("gatewayPid", process.into())
     }
@@ -245,6 +248,7 @@ mod tests {
         std::os::unix::process::parent_id()
     }
 
+    /// A process that has ended.
     fn dead() -> u32 {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
@@ -307,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_a_breadcrumb_is_ignored() {
+    fn a_file_that_is_no_current_breadcrumb_is_ignored() {
         let scratch = Scratch::new();
         let long = "x".repeat(257);
         let whole = of(parent());
@@ -338,6 +342,7 @@ mod tests {
             scratch.put("PQ7N-4D.json", &with("mintedAt", minted_at.into()));
             assert!(scratch.minter("PQ7N-4D").is_some());
         }
+        // No process has the id 0.
         scratch.put("PQ7N-4D.json", &of(0));
         assert!(!scratch.minter("PQ7N-4D").unwrap().is_alive);
     }

@@ -16,9 +16,9 @@ use crate::session::ExchangeId;
 pub(super) struct Backlog {
     /// Requests that wait, each with the length of its frame in bytes.
     calls: VecDeque<(ExchangeId, usize)>,
-    /// Notifications that wait. Over the transport of 2024-11-05, frames of all kinds.
+    /// Messages that wait, except answers: notifications. Over the transport of 2024-11-05, frames of all kinds.
     messages: VecDeque<Bytes>,
-    /// Answers that wait. All of them answer requests that the server has made in the current HTTP session.
+    /// Answers that wait. All of them answer input requests that the server has made in the current HTTP session.
     answers: VecDeque<Bytes>,
     /// The number of bytes of all frames that wait.
     bytes: usize,
@@ -54,7 +54,8 @@ impl Backlog {
         self.messages.push_back(frame);
     }
 
-    /// The next frame of `messages`, unless [`HttpClientLimits::messages`] messages are not acknowledged.
+    /// The next frame of `messages`, which is then counted as posted; `None` while [`HttpClientLimits::messages`] messages are not
+    /// acknowledged.
     pub(super) fn pop_message(&mut self, limits: &HttpClientLimits) -> Option<Bytes> {
         if self.posted >= limits.messages {
             return None;
@@ -76,8 +77,8 @@ impl Backlog {
         has_room
     }
 
-    /// The next answer, unless twice [`HttpClientLimits::messages`] messages are not acknowledged. The bound is higher than for a
-    /// notification, since the server may wait for the answer before it acknowledges anything.
+    /// The next answer, which is then counted as posted; `None` while twice [`HttpClientLimits::messages`] messages are not acknowledged.
+    /// The bound is higher than for a notification, since the server may wait for the answer before it acknowledges anything.
     pub(super) fn pop_answer(&mut self, limits: &HttpClientLimits) -> Option<Bytes> {
         if self.posted >= limits.messages.saturating_mul(2) {
             return None;
