@@ -1,5 +1,5 @@
 //! The bind on a Unix socket, which precedes the session at an app that has made its own claim code (`docs/protocols/tesseron.md`, "Binding
-//! a Unix socket"). An app without a claim uses the gate only to refuse further gateways while one has its channel.
+//! a Unix socket"). While an app without a claim has a gateway, it uses the gate to refuse others.
 //!
 //! ```text
 //!   the app's end, HostGate                               the gateway's end, DialGate
@@ -108,7 +108,7 @@ impl HostGate {
         }
         let read = |code: Option<String>| code.map(|code| ClaimCode::parse(&code));
         match bind::read_bind(&frame) {
-            BindRequest::Bind { id, code } if is_open => self.judge(&id, read(code), host, now),
+            BindRequest::Bind { id, code } if is_open => self.decide(&id, read(code), host, now),
             BindRequest::Other { .. } if is_open => HostStep { reply: None, next: HostNext::Deliver(frame) },
             BindRequest::Bind { id, code } if !self.is_deciding() => {
                 let due = if code.is_some() { host.check_time(self.place, now) } else { now };
@@ -139,12 +139,12 @@ impl HostGate {
             return HostStep::NOTHING;
         }
         match core::mem::replace(&mut self.state, State::Unbound) {
-            State::Delayed { id, code, .. } => self.judge(&id, code, host, now),
+            State::Delayed { id, code, .. } => self.decide(&id, code, host, now),
             State::Unbound | State::Open => HostStep { reply: None, next: HostNext::Close },
         }
     }
 
-    fn judge(&mut self, id: &WireId, code: BindCode, host: &mut Host, now: Instant) -> HostStep {
+    fn decide(&mut self, id: &WireId, code: BindCode, host: &mut Host, now: Instant) -> HostStep {
         let is_open = matches!(self.state, State::Open);
         match host.answer_bind(self.place, is_open, code, now) {
             Ok(channel) => {
@@ -251,7 +251,7 @@ impl DialGate {
         }
     }
 
-    /// Handles the end of the socket. No effect once the channel is open, since the session handles it.
+    /// Handles the end of the socket. No effect once the channel is open, since the session then handles the end.
     ///
     /// # Errors
     /// [`DialFailed::Closed`] if the channel is not open.
@@ -347,6 +347,7 @@ mod tests {
         alloc::format!("{reply}, {next}")
     }
 
+    /// A bind with the right code.
     fn right(host: &Host) -> Bytes {
         bind(host.claim().unwrap().code.reveal())
     }
@@ -359,7 +360,7 @@ mod tests {
     #[test]
     fn item_112_every_row_of_the_bind_table_keeps_or_closes_the_socket() {
         let mut host = host();
-        let of = |host: &mut Host, frame: Bytes| shown(&answer(&mut gate(host), frame, host));
+        let on_new_socket = |host: &mut Host, frame: Bytes| shown(&answer(&mut gate(host), frame, host));
 
         // The right code; then further binds on the channel that is bound.
         let mut first = gate(&mut host);
@@ -370,16 +371,16 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(shown(&first.handle_frame(good.clone(), &mut host, at(0))), r#""bind" -32009, keep"#);
         }
-        // On another channel, the right and a wrong code: the claim is spent.
-        assert_eq!(of(&mut host, good.clone()), r#""bind" -32009, keep"#);
+        // On another socket the right code and a wrong one are refused alike, whether or not the agent is known.
+        assert_eq!(on_new_socket(&mut host, good.clone()), r#""bind" -32009, keep"#);
         host.handle_agent(channel, Agent::pending());
-        assert_eq!(of(&mut host, good), r#""bind" -32009, keep"#);
-        assert_eq!(of(&mut host, bad.clone()), r#""bind" -32009, keep"#);
+        assert_eq!(on_new_socket(&mut host, good), r#""bind" -32009, keep"#);
+        assert_eq!(on_new_socket(&mut host, bad.clone()), r#""bind" -32009, keep"#);
         host.handle_closed(channel, at(0), 0, &mut sequence(21));
         // No code.
         for params in [r#"{"code":7}"#, "{}", "[]"] {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tesseron/bind","params":{params}}}"#);
-            assert_eq!(of(&mut host, frame(&text)), "5 -32602, keep", "{params}");
+            assert_eq!(on_new_socket(&mut host, frame(&text)), "5 -32602, keep", "{params}");
         }
         // Mismatch: each one delays the next check.
         for (code, due) in [("WRONG", None), ("", Some(125)), ("../../x", Some(250)), ("\u{e4}", Some(500)), ("wrong", Some(1000))]
@@ -393,7 +394,7 @@ mod tests {
             assert_eq!(shown(&step), r#""bind" -32009, close"#, "{code}");
         }
         let good = right(&host);
-        // Any other frame: the reply has its id.
+        // Any other frame: the reply has the id of the frame.
         for (text, id) in [
             (r#"{"jsonrpc":"2.0","id":9,"method":"actions/invoke","params":{}}"#, "9"),
             (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, "\"a\""),
@@ -401,9 +402,9 @@ mod tests {
             ("nope", "null"),
             ("[]", "null"),
         ] {
-            assert_eq!(of(&mut host, frame(text)), alloc::format!("{id} -32600, close"), "{text}");
+            assert_eq!(on_new_socket(&mut host, frame(text)), alloc::format!("{id} -32600, close"), "{text}");
         }
-        assert_eq!(of(&mut host, good), r#""bind" {"ok":true}, open"#, "the right one is never refused");
+        assert_eq!(on_new_socket(&mut host, good), r#""bind" {"ok":true}, open"#, "the right one is never refused");
     }
 
     #[test]

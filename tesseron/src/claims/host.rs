@@ -1,21 +1,21 @@
 //! Claims at the app: the state of its claim and of its one channel.
 //!
 //! ```text
-//!                 the right code                           its agent becomes known
-//!   Free -------------------------------> Held, not known --------------------------> Held, known
-//!    ^                                           |                                         |
-//!    '-------------------------------------------+-----------------------------------------'
+//!                 the right code                            its agent becomes known
+//!   Free -------------------------------> Bound, not known --------------------------> Bound, known
+//!    ^                                           |                                          |
+//!    '-------------------------------------------+------------------------------------------'
 //!          the channel has ended: a new claim, with a new code, session id and token
 //! ```
 //!
-//! While the host is Free, the expiry of the claim is postponed at the interval [`HostPolicy::refresh`]. Once the host is Held, the claim
+//! While the host is Free, the expiry of the claim is postponed at the interval [`HostPolicy::refresh`]. Once the host is Bound, the claim
 //! is spent, and the manifest shows the agent that has it.
 //!
-//! | a gateway connects   | with the code | with another code                    | with none |
-//! |----------------------|---------------|--------------------------------------|-----------|
-//! | when Free            | Held          | `Mismatch`                           | `Unbound` |
-//! | when Held, not known | `Taken`       | `Mismatch`; on a Unix socket `Taken` | `Unbound` |
-//! | when Held, known     | `Spent`       | `Mismatch`; on a Unix socket `Spent` | `Unbound` |
+//! | a gateway connects    | with the code | with another code                    | with none |
+//! |-----------------------|---------------|--------------------------------------|-----------|
+//! | when Free             | Bound         | `Mismatch`                           | `Unbound` |
+//! | when Bound, not known | `Taken`       | `Mismatch`; on a Unix socket `Taken` | `Unbound` |
+//! | when Bound, known     | `Spent`       | `Mismatch`; on a Unix socket `Spent` | `Unbound` |
 //!
 //! (*Known* means that the gateway has named its agent.) On a Unix socket *with none* is any frame that is not a bind. A bind without a
 //! code is answered `Malformed` when Free, and otherwise as a bind with the code. On a WebSocket a request that does not name the
@@ -25,9 +25,9 @@
 //! gateway has disconnected, any gateway is admitted. Here a claim is valid for one channel, and a host with claims never admits a gateway
 //! without a code.
 //!
-//! A host without claims has no code. While the host is Free, a gateway without a code is admitted; while it is Held, the answer is
+//! A host without claims has no code. While the host is Free, a gateway without a code is admitted; while it is Bound, the answer is
 //! `Occupied`. A gateway with a code gets `Mismatch`, since the code must be that of another app. A Unix socket differs: while the host is
-//! Free, a connection is admitted before it has sent anything, and while the host is Held, every bind is answered with `Occupied`.
+//! Free, a connection is admitted before it has sent anything, and while the host is Bound, every bind is answered with `Occupied`.
 //!
 //! Unless the host is [for any user](Host::for_any_user), a connection from another user is refused at once, and so is a connection from an
 //! unknown user if no code protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short
@@ -66,7 +66,7 @@ pub struct HostPolicy {
     /// The time within which a WebSocket connection must send its upgrade request. Default: 2 s.
     pub upgrade_wait: Duration,
     /// The time within which a Unix socket must be bound. While an app without a claim has a channel, at most 1 s for each further socket,
-    /// whose bind is answered with Occupied. Default: 5 s.
+    /// whose bind is answered with `Occupied`. Default: 5 s.
     pub bind_wait: Duration,
     /// The number of refused binds that a Unix socket may have. The next one closes the socket. Default: 8.
     pub bind_attempts: u32,
@@ -189,8 +189,8 @@ pub struct Host {
 enum State {
     /// No channel is bound.
     Free { refresh: Option<Instant> },
-    /// The channel is admitted, and the claim, if there is one, is spent.
-    Held { channel: HostChannel, agent_known: bool },
+    /// A channel is admitted, with or without a code. The claim, if there is one, is spent.
+    Bound { channel: HostChannel, agent_known: bool },
 }
 
 impl Host {
@@ -239,7 +239,7 @@ impl Host {
     pub fn channel(&self) -> Option<HostChannel> {
         match self.state {
             State::Free { .. } => None,
-            State::Held { channel, .. } => Some(channel),
+            State::Bound { channel, .. } => Some(channel),
         }
     }
 
@@ -328,8 +328,8 @@ impl Host {
     /// Stores the agent that the gateway has named, in its welcome or by `tesseron/claimed`. No effect if `channel` is not the admitted
     /// channel, or if the host has no claims.
     pub fn handle_agent(&mut self, channel: HostChannel, agent: Agent) {
-        if let (State::Held { channel: held, agent_known }, Some(claim)) = (&mut self.state, &mut self.claim)
-            && *held == channel
+        if let (State::Bound { channel: bound, agent_known }, Some(claim)) = (&mut self.state, &mut self.claim)
+            && *bound == channel
         {
             *agent_known = true;
             self.changed |= claim.bound_agent.as_ref() != Some(&agent);
@@ -354,7 +354,7 @@ impl Host {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Free { refresh } => refresh,
-            State::Held { .. } => None,
+            State::Bound { .. } => None,
         }
     }
 
@@ -397,9 +397,9 @@ impl Host {
     fn check_free(&self) -> Result<(), BindRefused> {
         match self.state {
             State::Free { .. } => Ok(()),
-            State::Held { .. } if self.claim.is_none() => Err(BindRefused::Occupied),
-            State::Held { agent_known: true, .. } => Err(BindRefused::Spent),
-            State::Held { agent_known: false, .. } => Err(BindRefused::Taken),
+            State::Bound { .. } if self.claim.is_none() => Err(BindRefused::Occupied),
+            State::Bound { agent_known: true, .. } => Err(BindRefused::Spent),
+            State::Bound { agent_known: false, .. } => Err(BindRefused::Taken),
         }
     }
 
@@ -421,7 +421,7 @@ impl Host {
         self.backlog.leave(place);
         self.channels = self.channels.saturating_add(1);
         let channel = HostChannel(self.channels);
-        self.state = State::Held { channel, agent_known: false };
+        self.state = State::Bound { channel, agent_known: false };
         channel
     }
 }
@@ -665,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_current_code_is_accepted_and_exactly_a_spent_claim_shows_an_agent() {
+    fn only_the_current_code_is_accepted_and_a_claim_shows_an_agent_if_and_only_if_it_is_spent() {
         const STEPS: [fn(&mut Host, &mut Seen); 8] = [
             |host, seen| seen.dialled(host, true),
             |host, seen| {
@@ -679,6 +679,7 @@ mod tests {
                     host.handle_closed(channel, seen.now, EPOCH, &mut sequence(seen.codes.len() as u64 + 100));
                 }
             },
+            // The end of a channel that was never admitted.
             |host, seen| host.handle_closed(HostChannel(0), seen.now, EPOCH, &mut sequence(99)),
             |host, _| {
                 if let Some(channel) = host.channel() {
@@ -700,6 +701,7 @@ mod tests {
         }
 
         impl Seen {
+            /// Connects with the current code if `right`, otherwise with a wrong one.
             fn dialled(&mut self, host: &mut Host, right: bool) {
                 let (free, current) = (host.channel().is_none(), code(host));
                 let answer = dial(host, Some(if right { &current } else { "WRONG" }), self.now);
