@@ -50,6 +50,7 @@ enum Stage {
         ask: Ask,
         key: Option<Text>,
         within: Option<Duration>,
+        /// `true` if only a part of the answer is recorded in the log.
         is_kept: bool,
     },
     /// The input request cannot be sent.

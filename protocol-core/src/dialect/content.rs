@@ -66,13 +66,13 @@ impl Content {
         }))
     }
 
-    fn resource(uri: &str, mime_type: &str, body: &'static str, data: &str) -> Self {
+    fn resource(uri: &str, mime_type: &str, member: &'static str, data: &str) -> Self {
         Self::Raw(Object::value(|block| {
             block.word("type", "resource");
             block.object("resource", |resource| {
                 resource.string("uri", uri);
                 resource.string("mimeType", mime_type);
-                resource.string(body, data);
+                resource.string(member, data);
             });
         }))
     }

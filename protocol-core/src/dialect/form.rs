@@ -171,8 +171,8 @@ impl<'a> Field<'a> {
             }
             Self::Number { whole, least, most } => {
                 let number = number(value).ok_or("must be a number")?;
-                // Every `f64` of at least 2^52 (about 4.5e15) is whole. Every smaller whole one can be converted to `i64` and back; 9e15 is a
-                // number between 2^52 and the limit of `i64`.
+                // Every `f64` of at least 2^52 (about 4.5e15) is whole. A number below 9e15 fits into an `i64`, and is whole if the
+                // conversion to `i64` and back does not change it.
                 check(!whole || number.abs() >= 9e15 || number as i64 as f64 == number, "must be a whole number")?;
                 check(least.is_none_or(|least| number >= least), "is too small")?;
                 check(most.is_none_or(|most| number <= most), "is too large")

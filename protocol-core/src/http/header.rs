@@ -73,8 +73,8 @@ pub struct Undecodable;
 /// ```
 #[must_use]
 pub fn encode(text: &str) -> Cow<'_, str> {
-    let has_edge = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
-    if is_plain(text.as_bytes()) && !has_edge && digits_of(text.as_bytes()).is_none() {
+    let has_outer_space = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
+    if is_plain(text.as_bytes()) && !has_outer_space && digits_of(text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
     let mut value = String::from(BEGIN);
@@ -389,9 +389,9 @@ fn text_of(value: &[u8]) -> Cow<'_, str> {
 /// The value of a number in the syntax of JSON, if it is whole and fits into 128 bits.
 fn whole_number(text: &[u8]) -> Option<i128> {
     let (is_negative, digits) = text.strip_prefix(b"-").map_or((false, text), |digits| (true, digits));
-    let split = |text: &[u8], at: &dyn Fn(&u8) -> bool| text.iter().position(at).unwrap_or(text.len());
-    let (mantissa, exponent) = digits.split_at_checked(split(digits, &|byte| matches!(byte, b'e' | b'E')))?;
-    let (whole, fraction) = mantissa.split_at_checked(split(mantissa, &|byte| *byte == b'.'))?;
+    let length_until = |text: &[u8], is_end: &dyn Fn(&u8) -> bool| text.iter().position(is_end).unwrap_or(text.len());
+    let (mantissa, exponent) = digits.split_at_checked(length_until(digits, &|byte| matches!(byte, b'e' | b'E')))?;
+    let (whole, fraction) = mantissa.split_at_checked(length_until(mantissa, &|byte| *byte == b'.'))?;
     let fraction = match fraction {
         [] => fraction,
         [b'.', fraction @ ..] if !fraction.is_empty() => fraction,

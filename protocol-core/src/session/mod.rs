@@ -122,9 +122,9 @@ pub use types::{
 /// | G4 | [`Event::Closed`] comes once. After it there is no frame, no event and no deadline. |
 /// | G5 | No queue or table exceeds [`crate::Limits`], and memory does not grow with the age of a session. |
 /// | G6 | No input, however hostile, causes a panic or unbounded recursion. |
-/// | G7 | [`poll_timeout`](Self::poll_timeout) returns `None` or a time after the greatest `now` passed to [`handle_timeout`](Self::handle_timeout). If a method would set a deadline at or before its `now`, the deadline takes effect at once, or is set a little after `now`. |
+/// | G7 | [`poll_timeout`](Self::poll_timeout) returns `None` or a time after the greatest `now` passed to [`handle_timeout`](Self::handle_timeout). If a method would set a deadline at or before its `now`, the deadline is not set but takes effect at once, or it is set a little after `now`. |
 /// | G8 | The output of a method can be polled as soon as it returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
-/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires a deadline. A frame or method call that comes before the call of `handle_timeout` counts as in time, whatever its `now`. |
+/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires a deadline that is set. A frame or method call that comes before the call of `handle_timeout` counts as in time, whatever its `now`. |
 /// | G10 | The same sequence of methods, polls included, gives the same output byte for byte. Nothing depends on hash seeds, addresses or a clock. |
 /// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner names the call that a request belongs to. |

@@ -138,7 +138,7 @@ impl Session {
         match (fit, &outcome) {
             (ResultFit::AsksForInput, Outcome::Result(result)) => return self.handle_round(id, result),
             (ResultFit::Fits, _) => {}
-            // A result with a tolerated fault is reported, and still delivered.
+            // A faulty result is reported. If the fault is tolerated, the result is delivered nevertheless.
             _ => self.violation(Violation::InvalidResponse),
         }
         self.finish_call(id, if fit == ResultFit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
@@ -229,8 +229,8 @@ impl Session {
         }
     }
 
-    /// Starts a call or refuses it (`docs/protocols/mcp.md`, "Transitions of an incoming call": accepted, refused, id in use, id used
-    /// again).
+    /// Adds an inbound call, or refuses the request (`docs/protocols/mcp.md`, "Transitions of an incoming call": accepted, refused, id in
+    /// use, id used again).
     fn handle_request(
         &mut self,
         id: WireId,
@@ -246,7 +246,7 @@ impl Session {
         if !self.ending.is_open() {
             return self.refuse(id, None, |session| session.rules.dialect.closing());
         }
-        if self.is_too_fast() {
+        if self.exceeds_request_rate() {
             return self.refuse_as_busy(id);
         }
         let request = match request {
@@ -291,7 +291,7 @@ impl Session {
 
     /// Counts a request of the peer. Returns `true` if it exceeds the allowed rate.
     #[inline]
-    fn is_too_fast(&mut self) -> bool {
+    fn exceeds_request_rate(&mut self) -> bool {
         self.config.limits.requests_per_second.is_some_and(|max| !self.request_rate.admit(max, self.now))
     }
 
@@ -329,7 +329,7 @@ impl Session {
         if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.rules.dialect.closing());
         }
-        if self.is_too_fast() {
+        if self.exceeds_request_rate() {
             return self.refuse_as_busy(id);
         }
         let ask = match ask {
@@ -432,8 +432,8 @@ impl Session {
             return false;
         }
         // Without a handshake an id may be used again once its response was sent (MCP, basic, "Requests").
-        let is_past = self.peer_ids.insert(lane, id.clone(), id_use);
-        if is_past && !rules.stateless {
+        let was_used_before = self.peer_ids.insert(lane, id.clone(), id_use);
+        if was_used_before && !rules.stateless {
             self.violation(Violation::ReusedId);
         }
         true
@@ -456,7 +456,7 @@ impl Session {
         if !self.handshake.serves_requests() {
             return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         }
-        if self.is_too_fast() {
+        if self.exceeds_request_rate() {
             return self.refuse_as_busy(id);
         }
         let level = match level {
@@ -471,7 +471,7 @@ impl Session {
 
     fn handle_reject(&mut self, violation: Option<Violation>, answer: Option<(Option<WireId>, RpcError)>) {
         match answer {
-            Some((Some(id), _)) if self.is_too_fast() => self.refuse_as_busy(id),
+            Some((Some(id), _)) if self.exceeds_request_rate() => self.refuse_as_busy(id),
             Some((Some(id), error)) => self.refuse(id, violation, |_| error),
             Some((None, error)) => {
                 if let Some(rule) = violation {
@@ -519,7 +519,7 @@ impl Session {
         self.push_unsolicited(self.arriving.lane, kind, frame);
     }
 
-    /// Counts a reply that will be sent later, on the lane of the frame that is being read.
+    /// Counts a reply that will be sent later, on the lane of the frame that is being read. Returns this lane.
     pub(super) fn owe(&mut self) -> Lane {
         self.arriving.replies = self.arriving.replies.saturating_add(1);
         self.outbox.owe(self.arriving.lane);

@@ -216,7 +216,7 @@ impl Mcp {
     }
 
     /// The kinds of field that a form may have in this revision.
-    fn fields(self) -> FieldKinds {
+    fn field_kinds(self) -> FieldKinds {
         if self.revision() >= Revision::R2025_11_25 { FieldKinds::Rich } else { FieldKinds::Plain }
     }
 
@@ -274,7 +274,7 @@ impl Mcp {
                 None if sample.max_tokens == Some(0) => Err("an answer needs at least one token".into()),
                 None => Ok(()),
             },
-            Ask::Elicit(form) => form::check(&form.schema, self.fields()).and_then(|()| form::check_formats(&form.schema)),
+            Ask::Elicit(form) => form::check(&form.schema, self.field_kinds()).and_then(|()| form::check_formats(&form.schema)),
             Ask::OpenUrl(open) if self.is_stateless() => open.check_url(),
             Ask::OpenUrl(open) => open.check(),
             Ask::Confirm { .. } | Ask::Roots => Ok(()),

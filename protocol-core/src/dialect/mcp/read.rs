@@ -150,7 +150,7 @@ impl Mcp {
         let not_offered = |mode| undeclared(RpcError::invalid_params(alloc::format!("elicitation by {mode} was not declared")));
         let mode = params.member("mode").map_or_else(|| Some(String::from("form")), |mode| json_string(&mode));
         match mode.as_deref() {
-            Some("form") if by_form => read_form(params, self.fields()).map_err(wrong_params),
+            Some("form") if by_form => read_form(params, self.field_kinds()).map_err(wrong_params),
             Some("url") if by_url && self.is_stateless() => {
                 OpenUrl::read_without_id(params.as_bytes()).map(Ask::from).map_err(wrong_params)
             }

@@ -1,4 +1,4 @@
-//! The manifest of an app: the actions and resources in its hello, converted from descriptions of tools and resources in the form of MCP.
+//! The actions and resources in the hello of an app, converted from descriptions of tools and resources in the form of MCP.
 
 use alloc::vec::Vec;
 use core::time::Duration;

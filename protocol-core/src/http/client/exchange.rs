@@ -9,7 +9,7 @@
 //! ```
 //!
 //! An exchange is removed, in any state, when the HTTP response ends, when the connection is lost, and when the client gives the request up
-//! ([`HttpClientEvent::Abort`](super::HttpClientEvent::Abort)). In `Rest` the client gives it up after
+//! ([`HttpClientEvent::Abort`](super::HttpClientEvent::Abort)). In `Rest` the client gives the request up after
 //! [`HttpClientTimeouts::linger`](crate::http::HttpClientTimeouts::linger).
 
 use alloc::vec::Vec;
@@ -61,7 +61,7 @@ enum State {
     /// The body is read as a whole.
     Text {
         status: u16,
-        /// The fault if the body has no response.
+        /// The fault to report if the body has no response.
         fault: HttpFault,
         body: Vec<u8>,
         /// The maximum length of the body in bytes.

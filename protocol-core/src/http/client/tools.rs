@@ -41,7 +41,7 @@ impl Tools {
         self.headers.get(&Text::from(tool))
     }
 
-    /// Reads the response with a page. Stores the arguments of at most `most` tools.
+    /// Reads the response with a page, and stores which arguments are sent as headers, for at most `most` tools.
     pub(super) fn learn(&mut self, response: &Bytes, most: usize) -> Page {
         let mut page = Page { without_invalid: None, faults: Vec::new() };
         let tools = member(response, "result").and_then(|result| member(result, "tools")).map(elements).unwrap_or_default();
@@ -162,8 +162,8 @@ mod tests {
     fn a_tool_that_has_lost_its_annotation_is_called_without_headers() {
         let mut tools = Tools::default();
         tools.learn(&Bytes::from_static(PAGE.as_bytes()), 9);
-        let now = PAGE.replace("x-mcp-header", "x");
-        assert!(tools.learn(&Bytes::from(now), 9).without_invalid.is_none());
+        let changed = PAGE.replace("x-mcp-header", "x");
+        assert!(tools.learn(&Bytes::from(changed), 9).without_invalid.is_none());
         assert!(tools.headers("region").is_none());
     }
 
@@ -172,8 +172,8 @@ mod tests {
     fn a_tool_whose_annotation_has_become_invalid_is_called_without_headers() {
         let mut tools = Tools::default();
         tools.learn(&Bytes::from_static(PAGE.as_bytes()), 9);
-        let now = PAGE.replace(r#""string","x-mcp-header":"Region""#, r#""number","x-mcp-header":"Region""#);
-        assert_eq!(tools.learn(&Bytes::from(now), 9).faults.len(), 3);
+        let changed = PAGE.replace(r#""string","x-mcp-header":"Region""#, r#""number","x-mcp-header":"Region""#);
+        assert_eq!(tools.learn(&Bytes::from(changed), 9).faults.len(), 3);
         assert!(tools.headers("region").is_none() && tools.headers("more").is_none());
     }
 }
