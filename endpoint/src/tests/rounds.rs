@@ -137,7 +137,7 @@ fn call_over(mut next: impl FnMut(usize) -> Process, params: &Value) -> (Value, 
 
 // ---- One handler in every era ----
 
-/// A client that makes a handshake and answers as [`agree`] does.
+/// A client of either era that answers as [`agree`] does.
 struct Agreeable;
 
 impl Client for Agreeable {
@@ -234,7 +234,7 @@ fn a_call_that_waits_for_its_user_is_continued_by_another_client_and_another_ser
     let outcome = executor.block_on(call).unwrap();
     assert_eq!(outcome.tool_as::<String>().unwrap(), SURVEYED);
     assert_eq!(charges.load(Ordering::Relaxed), 1);
-    // A client with a handshake cannot continue it.
+    // A client with a handshake cannot continue the call.
     let Process { endpoint: server, executor } = Process::new(service());
     let legacy = Endpoint::client(Arc::new(Agreeable), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
     let peer = legacy.peer();
@@ -271,6 +271,7 @@ fn keys() -> SealKeys {
     SealKeys::new([7; 32])
 }
 
+/// A service with this tool alone.
 fn plain(tool: Tool) -> Service {
     Service::new(Identity::new("s", "1")).tool(tool)
 }
@@ -875,7 +876,7 @@ fn the_key_of_an_effect_differs_for_each_call_but_repetitions_of_a_retry_have_th
 }
 
 #[test]
-fn an_effect_can_neither_make_an_input_request_nor_run_another_effect() {
+fn an_effect_cannot_make_an_input_request_or_run_another_effect_or_run_twice_at_the_same_time() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         let asked: Result<(), _> =
             context.once("a", async |_| context.sample(Sample::new("?")).await.map(drop).map_err(Into::into)).await;

@@ -1,5 +1,6 @@
 //! The checks of arguments and answers against their schemas, with and without the feature `validate`. The *validator* is the crate
-//! `jsonschema`, which this feature adds. The *plain check* is that of `check_plain.rs`.
+//! `jsonschema`, which this feature adds. The *plain check* is that of `check_plain.rs`. The last argument of `check` is the size of the
+//! value; it only sets limits, so most tests pass 1.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,7 @@ fn job() -> Tool {
 }
 
 #[test]
-fn bad_input_is_named_alike_with_and_without_the_validator() {
+fn an_invalid_argument_gets_the_same_error_with_and_without_the_validator() {
     for (given, expected) in [
         (json!({}), r#""name" is a required property"#),
         (json!({"name": 5}), r#"/name: 5 is not of type "string""#),
@@ -138,7 +139,7 @@ fn a_number_equal_to_its_bound_is_valid_unless_the_bound_is_exclusive() {
 }
 
 #[test]
-fn a_type_that_is_defined_only_by_itself_accepts_no_value() {
+fn a_type_that_is_defined_only_by_itself_accepts_no_value_and_a_recursive_type_accepts_deep_ones() {
     let checker = Checker::new(json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}));
     assert_eq!(checker.check(&json!(1), 1), Err("is nested too deep".into()));
     let tree = json!({"type": "object", "properties": {"below": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}});
@@ -165,8 +166,7 @@ fn deep_values_of_recursive_types_are_checked_quickly() {
     for (leaf, is_good) in [(json!({"kind": "Leaf", "size": 1}), true), (json!({"kind": "Leaf", "size": "1"}), false)] {
         let term = (0..100).fold(leaf, |all, level| json!({"kind": (["And", "Or", "Not"][level % 3]), "all": all}));
         assert_eq!(checker.check(&term, 1).is_ok(), is_good);
-        // A regression: `jsonschema` used to check all schemas that are not flat. It took a minute for 16 levels, and twice as long for
-        // each further level.
+        // A regression: `jsonschema` checked this schema. It took a minute for 16 levels, and twice as long for each further level.
         let read: Result<Term, String> = Shape::of::<Term>().read(&protocol_core::Json::encode(&term).expect("JSON"));
         assert_eq!(read.is_ok(), is_good);
     }
@@ -198,7 +198,7 @@ fn deep_values_of_optional_and_of_alternative_types_are_refused_quickly() {
 /// Regression: an alternative whose check had reached the limit of steps counted as one that does not fit. So a `oneOf` accepted a value
 /// that may be valid under two alternatives, and an `anyOf` named the wrong reason.
 #[test]
-fn a_value_whose_alternatives_take_too_long_to_check_is_refused_unless_another_one_suffices() {
+fn a_value_whose_alternatives_take_too_long_to_check_is_refused_unless_another_alternative_suffices() {
     // Each level of `slow` has two alternatives that fit only at the end, and each is tried: 2^60 steps.
     let below = |kind: &str| json!({"properties": {"of": {"$ref": "#/$defs/slow"}, "end": {"type": kind}}});
     let both = json!({"allOf": [{"anyOf": [below("null"), below("string")]}, {"anyOf": [below("string"), below("null")]}]});
@@ -221,7 +221,7 @@ fn a_value_whose_alternatives_take_too_long_to_check_is_refused_unless_another_o
     assert_eq!(check(json!({"anyOf": [slow, true]}), &long), Ok(()), "one is enough");
     let several = check(json!({"oneOf": [{"type": "object"}, true, slow]}), &long).unwrap_err();
     assert!(several.contains("valid under more than one of"), "{several}");
-    // The limit of the depth concerns only the alternative that reaches it.
+    // The same holds for an alternative that reaches the limit of the depth.
     let too_deep = Err(String::from("is nested too deep"));
     assert_eq!(check(json!({"oneOf": [true, endless]}), &json!(1)), too_deep);
     assert_eq!(check(json!({"anyOf": [endless, {"oneOf": [{"type": "integer"}, {"type": "null"}]}]}), &json!(1)), Ok(()));
@@ -313,7 +313,7 @@ mod with_the_validator {
     #[test]
     fn the_plain_check_agrees_with_the_validator() {
         let mut dice = Dice(22);
-        let (mut valid, mut invalid, mut alike) = (0, 0, 0);
+        let (mut valid, mut invalid, mut same_error) = (0, 0, 0);
         for _ in 0..1_000 {
             let mut schema = dice.schema(3);
             // The definition `A` must not refer to itself.
@@ -329,10 +329,10 @@ mod with_the_validator {
                 let (plain, full) = (plain.check(&value, 1), full.check(&value, 1));
                 assert_eq!(plain.is_ok(), full.is_ok(), "{value} of {schema}: {plain:?} {full:?}");
                 *(if full.is_ok() { &mut valid } else { &mut invalid }) += 1;
-                alike += usize::from(full.is_err() && plain == full);
+                same_error += usize::from(full.is_err() && plain == full);
             }
         }
-        assert!(valid > 3_000 && invalid > 3_000 && alike > invalid / 2, "{valid} {invalid} {alike}");
+        assert!(valid > 3_000 && invalid > 3_000 && same_error > invalid / 2, "{valid} {invalid} {same_error}");
     }
 
     /// Pseudorandom numbers from a seed.
@@ -439,7 +439,7 @@ mod without_the_validator {
     }
 
     #[test]
-    fn a_tool_that_is_refused_panics_where_it_is_registered() {
+    fn registering_a_refused_tool_panics_with_the_error() {
         let panic = catch_unwind(|| drop(service().tool(named()))).unwrap_err();
         assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(UNCHECKED));
     }

@@ -14,8 +14,7 @@ fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// Sends the numbers below 100 at time zero. Returns each message that arrives, with the time in
-/// microseconds.
+/// Sends the numbers below 100 at time zero. Returns each message that arrives, with the time in microseconds.
 fn sent_over(faults: Faults) -> Vec<(u64, String)> {
     let mut link = SimLink::new(7);
     link.faults = faults;
@@ -35,7 +34,7 @@ fn numbers(arrived: &[(u64, String)]) -> Vec<u32> {
 }
 
 #[test]
-fn a_link_without_faults_delivers_everything_at_once_and_in_order() {
+fn a_link_without_faults_delivers_everything_in_order_and_without_delay() {
     let arrived = sent_over(Faults::default());
     assert_eq!(numbers(&arrived), (0..100).collect::<Vec<_>>());
     assert!(arrived.iter().all(|(at, _)| *at == 0));
@@ -52,6 +51,7 @@ fn latency_is_exact_and_jitter_keeps_the_order() {
 
 #[test]
 fn a_link_can_lose_duplicate_and_reorder_messages() {
+    // A chance of 128 in 256 is one half.
     let lost = numbers(&sent_over(Faults { drop: 128, ..Faults::default() }));
     assert!((30..70).contains(&lost.len()) && lost.is_sorted());
     let duplicated = numbers(&sent_over(Faults { duplicate: 128, ..Faults::default() }));
@@ -86,26 +86,27 @@ fn the_end_of_a_link_comes_after_the_messages_in_flight_and_a_failure_discards_t
 
 #[test]
 fn a_stream_splits_and_merges_frames_and_holds_no_more_than_its_buffer() {
-    let mut link = SimStream::new(3, 10);
-    assert_eq!(link.write(b"0123456789abc", ms(0)), Ok(10));
-    assert_eq!(link.write(b"abc", ms(0)), Ok(0));
-    link.faults.piece = 4;
+    let mut stream = SimStream::new(3, 10);
+    assert_eq!(stream.write(b"0123456789abc", ms(0)), Ok(10));
+    assert_eq!(stream.write(b"abc", ms(0)), Ok(0));
+    stream.faults.piece = 4;
     let mut got = Vec::new();
     let mut reads = 0;
-    while let Read::Bytes(bytes) = link.read(ms(0)) {
+    while let Read::Bytes(bytes) = stream.read(ms(0)) {
         assert!((1..=4).contains(&bytes.len()));
         got.extend(bytes);
         reads += 1;
     }
     assert!(got == b"0123456789" && reads > 2);
-    link.faults.piece = 0;
-    assert_eq!((link.write(b"ab", ms(0)), link.write(b"cd", ms(0))), (Ok(2), Ok(2)));
-    assert_eq!(link.read(ms(0)), Read::Bytes(b"abcd".to_vec()));
-    link.stalled = true;
-    assert_eq!((link.write(b"x", ms(0)), link.read(ms(0))), (Ok(0), Read::Pending));
-    link.finish(TransportEnd::Eof, ms(0));
-    assert_eq!(link.read(ms(0)), Read::End(TransportEnd::Eof));
-    assert!(link.write(b"x", ms(0)).is_err());
+    // Zero means that nothing is split.
+    stream.faults.piece = 0;
+    assert_eq!((stream.write(b"ab", ms(0)), stream.write(b"cd", ms(0))), (Ok(2), Ok(2)));
+    assert_eq!(stream.read(ms(0)), Read::Bytes(b"abcd".to_vec()));
+    stream.stalled = true;
+    assert_eq!((stream.write(b"x", ms(0)), stream.read(ms(0))), (Ok(0), Read::Pending));
+    stream.finish(TransportEnd::Eof, ms(0));
+    assert_eq!(stream.read(ms(0)), Read::End(TransportEnd::Eof));
+    assert!(stream.write(b"x", ms(0)).is_err());
 }
 
 fn world(wire: Wire) -> World {
@@ -113,11 +114,11 @@ fn world(wire: Wire) -> World {
         config.timeouts.call = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(50))).with_reset_on_progress(true);
     });
     let mut world = World::of_sessions(client, server_config(), wire, 1);
-    for at in 0..2 {
-        world.faults(at, |faults| faults.latency = Duration::from_millis(10));
+    for end in 0..2 {
+        world.faults(end, |faults| faults.latency = Duration::from_millis(10));
     }
     world.run_until(ms(100));
-    assert!((0..2).all(|at| world.end(at).subject().is_ready()));
+    assert!((0..2).all(|end| world.end(end).subject().is_ready()));
     world
 }
 
@@ -138,10 +139,12 @@ fn time_advances_exactly_to_the_next_arrival_or_deadline() {
             world.jump(at);
             stops.push(at.as_micros() / 1000);
         }
-        // The request arrives (in pieces on a stream whose buffer is too small for it), the call times out, and its cancel arrives.
+        // 110 ms: the request arrives, or its first piece on a stream whose buffer is too small for it. 150 ms: the call times out.
+        // 160 ms: its cancel arrives.
         stops.retain(|at| [110, 150, 160].contains(at));
         assert_eq!(stops, [110, 150, 160], "{wire:?}");
         assert_eq!(world.end(1).subject().stats().cancelled_calls, 1);
+        // 0 breaks the links. The tests below end the world in the other two ways.
         world.finish(0);
     }
 }
@@ -183,6 +186,7 @@ fn a_livelock_causes_a_panic() {
     let [client, server] = [client_config(), server_config()]
         .map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::NotifiesOnEachFrame));
     let mut world = World::new(client, server, Wire::Messages, 1);
+    // The models do not predict a broken session.
     world.forget_models();
     world.settle();
     world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("the call is accepted");

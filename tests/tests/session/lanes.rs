@@ -87,7 +87,7 @@ fn every_frame_of_an_inbound_call_is_sent_on_the_lane_that_the_call_came_by() {
         server.session.log(Some(id), record, server.now).unwrap();
         server.respond(id);
         let sent = server.polled();
-        assert!(sent.iter().all(|(by, ..)| *by == lane), "{sent:?}");
+        assert!(sent.iter().all(|(sent_on, ..)| *sent_on == lane), "{sent:?}");
         // The input request was not sent yet when its call was answered, so it is withdrawn without a frame.
         assert_eq!(routes(&sent), [(lane, RouteKind::Within), (lane, RouteKind::Within), (lane, RESULT)]);
     }
@@ -107,6 +107,7 @@ fn a_frame_that_belongs_to_no_request_is_sent_on_the_channel() {
         routes(&sent)[..],
         [(0, RouteKind::Notice), (0, RouteKind::Notice), (0, RouteKind::Request(ExchangeId { .. }))]
     ));
+    // The id in the frame of the ping is the number of the call.
     assert_eq!(ping.to_string().trim_start_matches("out-"), sent[2].2.split(r#""id":"#).nth(1).unwrap().split(',').next().unwrap());
 }
 
@@ -144,6 +145,7 @@ fn a_handshake_is_answered_on_the_lane_that_it_came_by() {
 fn the_route_of_a_call_has_its_exchange_and_that_of_an_answer_has_its_input_request() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
+    // Number 1 is the handshake.
     let exchange = ExchangeId::from_number(2);
     assert_eq!(routes(&client.polled()), [(0, RouteKind::Request(exchange))]);
     assert_eq!(client.by(6, &request(9, "roots/list", "{}")).replies, 1);
@@ -330,6 +332,7 @@ fn too_many_unread_refusals_on_a_lane_close_only_that_lane() {
     assert!(!server.session.wants_input(Lane::new(1)) && server.session.wants_input(Lane::CHANNEL));
     let full = server.session.handle_frame(Bytes::from_static(b"{}"), Lane::new(1), server.now);
     assert!(full.is_err());
+    // No refusal is read within `Timeouts::close_grace`.
     server.at(5000);
     assert!(server.events().contains(&Event::LaneClosed { lane: Lane::new(1), reason: CloseReason::Overload }));
     assert!(!server.session.is_closed());
@@ -545,7 +548,7 @@ fn regression_the_ids_of_a_lost_exchange_can_be_reused_while_its_handler_runs() 
     app.respond(next);
     assert_eq!(routes(&app.polled()), [(1, RESULT)]);
     assert_eq!(app.session.respond(lost, Reply::Done, app.now), Err(NotLive));
-    // The end of the lost handler does not free the invocation id for the exchange that uses it now.
+    // Both exchanges have ended, so their ids can be used again.
     assert_eq!(app.by(1, &invoke(1, "a")).replies, 1);
 }
 
@@ -804,7 +807,7 @@ fn regression_a_method_that_closes_the_last_lane_ends_a_closing_session() {
 }
 
 #[test]
-fn regression_replies_owed_are_counted_correctly_during_a_batch() {
+fn regression_a_reply_to_a_batch_with_a_cancel_does_not_close_the_lane_of_a_later_call() {
     let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
     server.by(1, &format!("[{},{}]", cancelled(1), call_tool(2, false)));
@@ -818,7 +821,7 @@ fn regression_replies_owed_are_counted_correctly_during_a_batch() {
 }
 
 #[test]
-fn regression_replies_owed_are_counted_correctly_after_a_batch() {
+fn regression_each_reply_after_a_batch_with_a_cancel_lowers_the_replies_owed_by_one() {
     let owed = |server: &Scripted| server.session.replies_owed(Lane::new(1));
     let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
