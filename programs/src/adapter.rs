@@ -90,8 +90,8 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// Calls the adapter's `duplex`.
     fn duplex(&self, bytes: usize) -> (Transport, Transport);
 
-    /// Returns one end of a `duplex`, and a blocking reader and writer for the other end. Dropping the writer ends the input
-    /// of the returned end.
+    /// Returns one end of a `duplex` as a transport, and a blocking reader and writer for the other end. Dropping the writer ends the input
+    /// of the transport.
     fn duplex_with_bytes(&self, bytes: usize) -> (Transport, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
     /// Connects to an address.

@@ -1,4 +1,4 @@
-//! Peers that make the mistakes of other SDKs. The rows are in `tests::scenarios::faults`.
+//! Peers that make the mistakes of other SDKs. The tests are listed in `tests::scenarios::faults`.
 
 use crate::adapter;
 

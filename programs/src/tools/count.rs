@@ -8,7 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A whole number from an argument of any size: a number below `MIN` becomes `DEFAULT`, a number above `MAX` becomes `MAX`.
+/// A whole number from an argument. Numbers of any size are accepted: a number below `MIN` becomes `DEFAULT`, a number above `MAX` becomes
+/// `MAX`.
 ///
 /// Its schema is just `integer`, so that the check of arguments accepts every size; the bounds are in the description of the field. As in
 /// JSON Schema, `3.0` is an integer.

@@ -1,4 +1,4 @@
-//! The configuration of an agent in the README: each entry is started as an agent would start it.
+//! The README shows a configuration for an agent. The tools of each server in it are listed, as the agent would list them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,15 +21,14 @@ struct Configuration {
 #[derive(Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 enum Entry {
-    Started {
+    /// A server process that the agent starts.
+    Program {
         command: String,
         #[serde(default)]
         args: Vec<OsString>,
     },
-    Running {
-        r#type: String,
-        url: String,
-    },
+    /// A server that runs already.
+    Http { r#type: String, url: String },
 }
 
 fn entries() -> BTreeMap<String, Entry> {
@@ -51,10 +50,10 @@ fn each_server_in_the_configuration_of_the_readme_can_be_started_and_has_tools()
     let entries = entries();
     for (name, entry) in &entries {
         let listed = match entry {
-            Entry::Started { command, args } => {
+            Entry::Program { command, args } => {
                 list(["--".into(), program(command).into()].into_iter().chain(args.iter().cloned()))
             }
-            Entry::Running { r#type, url } => {
+            Entry::Http { r#type, url } => {
                 assert_eq!(r#type, "http");
                 let address = url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("an address");
                 assert!(README.contains(&format!("`tools --http {address}`")), "the README starts the server of {url}");

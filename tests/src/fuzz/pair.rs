@@ -12,10 +12,10 @@ use testkit::world::{Wire, World};
 /// The maximum number of operations of one input. The others are ignored.
 const OPERATIONS: usize = 400;
 
-/// Byte 0: the configuration (bits 0 to 3), links so slow that the answer to a probe is late (bit 4, unless the client's era is
-/// [`Era::Legacy`]), and the kind of the links (bit 7). Byte 1: the seed of the links. Byte 2: the way in which the run ends. Byte 3: the
-/// protocol is Tesseron (bit 7); otherwise the eras of MCP that the ends speak (bits 5 and 2). The rest: operations of
-/// [`testkit::world::ops`], four bytes each.
+/// Byte 0: the configuration (bits 0 to 2), the era of a server that has only one (bit 3, see `eras`), links so slow that the answer to a
+/// probe is late (bit 4, unless the client's era is [`Era::Legacy`]), and the kind of the links (bit 7). Byte 1: the seed of the links.
+/// Byte 2: the way in which the run ends. Byte 3: the protocol is Tesseron (bit 7); otherwise the eras of MCP that the ends speak (bits 5
+/// and 2). The rest: operations of [`testkit::world::ops`], four bytes each.
 pub fn pair(data: &[u8]) {
     let ([variant, seed, ending, protocol], rest) = super::head(data);
     let (client, server) = match protocol & 0x80 {

@@ -1,4 +1,4 @@
-//! The service at the far end of a scenario. Handlers note observations that they cannot return to their caller.
+//! The service that is called in scenarios. Its handlers note in a [`Book`] what they cannot return to their caller.
 
 use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};

@@ -10,7 +10,7 @@ use testkit::Rng;
 use super::Server;
 use crate::raw_http::{self, Exchange, Failure, Request};
 
-/// The number of rows of the table for this part.
+/// The number of rows that are printed during the mixed traffic.
 const ROWS: u32 = 6;
 /// The number of clients at the same time.
 const CLIENTS: u64 = 8;
@@ -57,7 +57,7 @@ fn work(server: &Server, random: &mut Rng, until: Instant) -> Result<u64, Failur
     Ok(made)
 }
 
-/// A call in two rounds.
+/// A call with one round, and the retry with the answers.
 fn ask(stream: &mut TcpStream) -> Result<(), Failure> {
     let asked = Exchange::send(stream, &Request::call(1, "ask"))?.finish()?.message()?;
     let state = asked["result"]["requestState"].as_str().ok_or("no state")?.to_owned();
@@ -76,7 +76,7 @@ fn listen(stream: &mut TcpStream) -> Result<(), Failure> {
     Exchange::send(stream, &Request::listen(1))?.next_line_with("subscriptions/acknowledged").map(drop)
 }
 
-/// A session with one call that is cut and resumed on another connection, and another call that is cancelled.
+/// A session with two calls: the response of one is cut, and resumed on another connection; the other call is cancelled.
 fn session(server: &Server, stream: &mut TcpStream) -> Result<(), Failure> {
     let id = raw_http::open_session(stream)?;
     let call = |number: u64, tool: &str| {

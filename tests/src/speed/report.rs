@@ -29,7 +29,7 @@ pub struct Report {
 pub struct Machine {
     /// The name of the processor.
     pub processor: String,
-    /// The number of threads that run at once.
+    /// The number of threads that can run in parallel.
     pub threads: usize,
     /// The load averages over 1, 5 and 15 minutes before the measurements.
     pub load_before: String,
@@ -69,7 +69,7 @@ impl Report {
         self.cells.iter().find(|cell| cell.about.name == name && cell.row == row)
     }
 
-    /// The cell of the floor on the same runtime in the row of `cell`.
+    /// The cell of the floor, the baseline of the comparison, on the runtime and in the row of `cell`.
     #[must_use]
     pub fn floor(&self, cell: &Cell) -> Option<&Cell> {
         let is_floor = |about: &About| about.kind == Kind::Floor && about.runtime == cell.about.runtime;

@@ -97,7 +97,7 @@ fn expect(answer: &Answer, statuses: &[u16]) -> Result<(), Stop> {
 }
 
 /// Expects a status of 4xx, and warns if it is none of `statuses`. If `statuses` is empty, every status of 4xx is right.
-fn refused(s: &mut Session<'_>, answer: &Answer, statuses: &[u16], what: &str) -> Result<(), Stop> {
+fn expect_refusal(s: &mut Session<'_>, answer: &Answer, statuses: &[u16], what: &str) -> Result<(), Stop> {
     if !answer.status.is_client_error() {
         return wrong(format!("{what} was answered with HTTP {}", answer.status));
     }
@@ -171,7 +171,7 @@ async fn bad_body(s: &mut Session<'_>) -> Result<(), Stop> {
     for body in ["hello", "{", "{}", "5", ""] {
         let exchange = s.post(body.as_bytes(), &[])?;
         let answer = s.response_of(exchange).await?;
-        refused(s, &answer, &[400], &format!("the body {body:?}"))?;
+        expect_refusal(s, &answer, &[400], &format!("the body {body:?}"))?;
     }
     s.expect_answer().await
 }
@@ -179,7 +179,7 @@ async fn bad_body(s: &mut Session<'_>) -> Result<(), Stop> {
 async fn content_type(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let answer = send(s, &[("content-type", "text/plain")]).await?;
-    refused(s, &answer, &[], "the request")
+    expect_refusal(s, &answer, &[], "the request")
 }
 
 async fn get(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -205,7 +205,7 @@ async fn get_accept(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let exchange = s.http(Method::GET, &[("accept", "text/html")], Bytes::new())?;
     let answer = s.response_of(exchange).await?;
-    refused(s, &answer, &[], "the request")
+    expect_refusal(s, &answer, &[], "the request")
 }
 
 async fn session_deleted(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -231,7 +231,7 @@ async fn session_unknown(s: &mut Session<'_>) -> Result<(), Stop> {
         return not_run("the server gives no session id");
     }
     let answer = send(s, &[("mcp-session-id", "00000000-0000-4000-8000-000000000000")]).await?;
-    refused(s, &answer, &[404], "the request")?;
+    expect_refusal(s, &answer, &[404], "the request")?;
     s.expect_answer().await
 }
 
