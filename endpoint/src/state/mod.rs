@@ -217,15 +217,15 @@ mod tests {
         }
     }
 
-    /// A verb wakes the driver and several tasks. When a waker panicked, the wakers after it were not woken.
+    /// A verb wakes the driver and several tasks. If one of the wakers panics, the wakers after it must be woken too.
     #[test]
     fn regression_a_waker_that_panics_does_not_prevent_the_other_wakes_of_a_verb() {
-        let (panics, sleeps) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));
-        let [panicking, sleeping] = [&panics, &sleeps].map(|woken| Waker::from(Arc::clone(woken)));
+        let (panics, returns) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));
+        let [panicking, returning] = [&panics, &returns].map(|woken| Waker::from(Arc::clone(woken)));
         let config = protocol_core::Config::mcp_server(protocol_core::Identity::new("s", "1"));
         let shared = Shared::new(State::new(Session::new(config, Instant::default())), Executor::new().runtime());
         let mut waits = Waits::default();
-        for (key, waker) in (1..).zip([&panicking, &sleeping, &panicking, &sleeping]) {
+        for (key, waker) in (1..).zip([&panicking, &returning, &panicking, &returning]) {
             waits.inputs.push((InputKey::from_number(key), InputSlot { answer: None, waker: Some(waker.clone()) }));
         }
         shared.with_state(|state| state.driver.park(&panicking, &mut Some(panicking.clone())));
@@ -236,6 +236,7 @@ mod tests {
             }));
         });
         assert!(catch_unwind(verb).is_err());
-        assert_eq!([&panics, &sleeps].map(|woken| woken.count.load(Ordering::Relaxed)), [3, 2]);
+        // The panicking waker is that of the driver and of two tasks, the other one that of two tasks.
+        assert_eq!([&panics, &returns].map(|woken| woken.count.load(Ordering::Relaxed)), [3, 2]);
     }
 }

@@ -1,9 +1,9 @@
 //! The era of a request: a server can serve both eras on one path (Versioning 2026-07-28, "Servers").
 //!
 //! The era of a request follows from its body, and only if the body leaves it open, from the version header. It never follows from an
-//! earlier request: some clients probe with a request of one era and then use the other. There is one exception: a notification that names
-//! a session which has not ended belongs to the era with a handshake. A server that serves only one era treats every message as one of that
-//! era.
+//! earlier request: some clients probe with a request of one era and then use the other. The only exception is a notification that names
+//! a session which has not ended: it belongs to the era with a handshake. A server that serves only one era treats every message as one of
+//! that era.
 
 use core::fmt;
 
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn the_era_follows_from_the_body_and_if_the_body_leaves_it_open_from_the_header() {
-        let every = [NamedVersion::Absent, R2025_11_25, R2026_07_28, NamedVersion::Newer, NamedVersion::Unknown];
-        let both = |posted, version, in_session| classify(posted, version, in_session, mcp::Era::Auto);
+        let versions = [NamedVersion::Absent, R2025_11_25, R2026_07_28, NamedVersion::Newer, NamedVersion::Unknown];
+        let decide = |posted, version, in_session| classify(posted, version, in_session, mcp::Era::Auto);
         for (posted, expected) in [
             (Posted::Initialize { named: false }, [Serve(Legacy); 5]),
             (Posted::Initialize { named: true }, [Serve(Modern); 5]),
@@ -160,10 +160,10 @@ mod tests {
             (Posted::Response, [Serve(Legacy); 5]),
             (Posted::Batch, [Serve(Legacy); 5]),
         ] {
-            assert_eq!(every.map(|version| both(posted, version, false)), expected, "{posted:?}");
+            assert_eq!(versions.map(|version| decide(posted, version, false)), expected, "{posted:?}");
         }
         for posted in [Posted::Notification, Posted::Response] {
-            assert_eq!(every.map(|version| both(posted, version, true)), [Serve(Legacy); 5], "{posted:?} in an open session");
+            assert_eq!(versions.map(|version| decide(posted, version, true)), [Serve(Legacy); 5], "{posted:?} in an open session");
         }
     }
 

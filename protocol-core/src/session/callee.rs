@@ -23,7 +23,7 @@ use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
-    /// Sets the deadline of an inbound call and its rate of progress, and raises its sampling depth, each if `options` has it.
+    /// Sets the deadline of an inbound call and its rate of progress, and raises its sampling depth. What `options` does not set stays.
     ///
     /// # Errors
     /// [`NotLive`] if the call is over.
@@ -32,6 +32,7 @@ impl Session {
         let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)?;
         if let Some(window) = options.window {
             inbound.set_rate(window);
+            // The new rate may allow the kept update now.
             self.flush(id, false);
         }
         if let Some(depth) = options.depth
@@ -79,8 +80,8 @@ impl Session {
     }
 
     /// Stores a partial result of the call in place of the previous checkpoint. The last checkpoint is sent with two kinds of replies: the
-    /// reply to a call that is cut short, and an error or a failed tool result of the handler. A `status` in it names the reason. See also
-    /// [`crate::ProgressPolicy::partial_on_progress`].
+    /// reply to a call that is cut short, and an error or a failed tool result of the handler. The session adds a `status` to the
+    /// checkpoint, which names the reason. See also [`crate::ProgressPolicy::partial_on_progress`].
     ///
     /// # Errors
     /// [`CheckpointError`]; the previous checkpoint stays.
@@ -120,8 +121,8 @@ impl Session {
             return Err(AskError::Full);
         }
         let (lane, rules) = (inbound.lane(), inbound.rules());
-        let named = if rules.names_calls { inbound.token() } else { Some(inbound.exchange()) };
-        let frame = rules.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
+        let call_name = if rules.names_calls { inbound.token() } else { Some(inbound.exchange()) };
+        let frame = rules.dialect.write_ask(self.outbox.frames(), self.next, &ask, call_name.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().discard(frame);
             return Err(AskError::TooLarge);
@@ -175,7 +176,7 @@ impl Session {
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent, and the call goes on. The first of these that applies is returned:
-    /// 1. [`AskError::NotLive`] if the call is over, also after [`Event::Cancelled`]; then [`respond`](Self::respond) must still be called.
+    /// 1. [`AskError::NotLive`] if the call is over. After [`Event::Cancelled`], [`respond`](Self::respond) must still be called.
     /// 2. [`AskError::Invalid`] for a round with neither an input request nor a state, or with two input requests of the same name.
     /// 3. [`AskError::Unsupported`] unless [`input_mode`](Self::input_mode) is [`InputMode::Rounds`].
     /// 4. The error of [`check_round_input`](Self::check_round_input) for the first input request that may not be part of a round, such as
@@ -211,8 +212,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes back an input request whose answer is no longer needed. No [`Event::Input`] follows. If the input request was polled, a cancel
-    /// is sent to the peer, if the protocol has one. Otherwise the input request is never sent.
+    /// Takes back an input request whose answer is no longer needed. No [`Event::Input`] follows. If its frame was polled, a cancel is sent
+    /// to the peer on protocols that have one; otherwise the frame is never sent.
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered, timed out or was taken back, or its call is over.
@@ -256,8 +257,9 @@ impl Session {
     // ---- Progress ----
 
     /// Sends the kept update of a call if the windows and the lane allow it, and returns `true` if it was sent. Otherwise the update waits
-    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue. If it is `false`,
-    /// and a call on a lane that is not blocked waits for the session's window, only a final update ([`UpdateStep::Final`]) is sent.
+    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue. If `is_first` is
+    /// `false`, and a call on a lane that is not blocked waits for the session's window, only a final update ([`UpdateStep::Final`]) is
+    /// sent.
     ///
     /// If the call is a subscription with waiting notices, sends these instead, and returns `true` if at least one was sent.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
@@ -291,6 +293,7 @@ impl Session {
             if !self.outbox.has_room(lane) {
                 self.progress_queue.block(lane);
             } else if !self.flush(id, true) && self.progress_queue.first() == Some(first) {
+                // The session's window is closed.
                 break;
             }
         }
@@ -384,7 +387,7 @@ impl Session {
             let was_active = inbound.is_active();
             self.cancel_inbound_call(id, CancelReason::Disconnected);
             if was_active {
-                // The ids are freed at once: while the handler still runs, the transport may give the number of this lane to another
+                // The ids are freed immediately: while the handler still runs, the transport may give the number of this lane to another
                 // stream, on which the peer may use the same ids.
                 self.retire(lane, exchange, token);
             }
@@ -474,7 +477,7 @@ impl Session {
         if depth::is_allowed(ask, depth, max) { Ok(depth) } else { Err(AskError::TooDeep { depth, max }) }
     }
 
-    /// Held -> Sent. Queues an input request. Called at once, or when the handshake is done.
+    /// Held -> Sent. Queues an input request. Called when the input request is made, or when the handshake is done.
     pub(super) fn release_outbound_input(&mut self, key: InputKey) {
         let Some(input) = self.outbound_inputs.get_mut(&key) else { return };
         self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());
@@ -492,8 +495,8 @@ impl Session {
         Some(input)
     }
 
-    /// Takes back an input request that is no longer needed. If it was not polled, it is never sent. Otherwise a cancel is sent, if the
-    /// protocol has one.
+    /// Takes back an input request that is no longer needed. If its frame was not polled, the frame is never sent. Otherwise a
+    /// cancel is sent on protocols that have one.
     pub(super) fn take_outbound_input_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<OutboundInput> {
         let input = self.close_outbound_input(key)?;
         if let Some(ticket) = input.ticket()
@@ -512,7 +515,7 @@ impl Session {
         }
     }
 
-    /// Queues the event with an answer. A confirmation whose answer is missing, invalid or an error counts as no.
+    /// Queues the event with an answer. A confirmation without a valid answer is reported as `Confirm(false)`.
     pub(super) fn deliver_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
         let answer = match (input.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),

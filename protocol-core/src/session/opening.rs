@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// Fresh, Opened, Probing -> Probing.
+    /// Fresh, Opened, Probing -> Probing. `is_last` is `true` if neither another probe nor a handshake may follow this probe.
     fn probe(&mut self, is_last: bool) {
         let exchange = self.take_number();
         let frame = self.rules.dialect.write_probe(self.outbox.frames(), exchange, &self.config.local_end());
@@ -44,7 +44,7 @@ impl Session {
         self.limit_handshake();
     }
 
-    /// Fresh, Probing -> Opened.
+    /// Fresh, Probing -> Opened. `late_probe` is the probe that was not answered in time, whose answer can still choose the era.
     fn open_handshake(&mut self, late_probe: Option<OpeningRequest>) {
         let exchange = self.take_number();
         let frame = self.rules.dialect.write_handshake_request(self.outbox.frames(), exchange, &self.config.local_end());
@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// Handles an error that names no request. While a probe is open, the probe is our only request. So if the probe was polled, the error
-    /// means that the peer could not read it. If a handshake may follow, its request is sent at once, without waiting for the deadline of
+    /// means that the peer could not read it. If a handshake may follow, its request is sent now, without waiting for the deadline of
     /// the probe.
     pub(super) fn handle_error_without_id(&mut self) {
         if self.ending.may_write()

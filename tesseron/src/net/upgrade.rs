@@ -72,15 +72,16 @@ impl UpgradeRequest {
     }
 }
 
-/// Reads the request at the app's end. Returns an error for any request but an upgrade, and for one with an origin; such a request gets no
-/// answer.
+/// Reads the upgrade request at the app's end. Returns an error for a request that is not an upgrade, or that has an origin. The other end
+/// gets no answer then.
 pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<UpgradeRequest> {
     let (request, after) = read_head::<B, S, Request>(stream).await?;
     // Only browsers send an origin, and a web page must not act as a gateway.
     if request.headers().contains_key("Origin") {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    // This also checks the request, before the claim code in it is checked, so that no code is spent on a request that cannot be upgraded.
+    // `create_response` also checks the request. The claim code is checked later, so that no code is spent on a request that cannot be
+    // upgraded.
     let mut answer = create_response(&request).map_err(invalid)?;
     answer.headers_mut().insert(PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     let offer = Offer::parse(request.headers().get_all(PROTOCOL).iter().filter_map(|value| value.to_str().ok()));

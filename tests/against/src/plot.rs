@@ -48,20 +48,20 @@ fn draw(rows: &str, plot: &str) -> Outcome {
     ]
     .map(|(title, unit)| Panel::of(&report, title, unit));
     let panels: Vec<Panel> = panels.into_iter().filter(|panel| !panel.groups.is_empty()).collect();
-    let names = report.contenders();
-    let height = panels.iter().map(Panel::height).sum::<u32>() + LINE * names.len() as u32 + LINE;
+    let contenders = report.contenders();
+    let height = panels.iter().map(Panel::height).sum::<u32>() + LINE * contenders.len() as u32 + LINE;
     let mut rest = SVGBackend::new(plot, (WIDTH, height)).into_drawing_area();
     rest.fill(&WHITE)?;
-    let (legend, below) = rest.split_vertically(LINE * names.len() as u32 + LINE);
-    for (at, about) in names.iter().enumerate() {
+    let (legend, below) = rest.split_vertically(LINE * contenders.len() as u32 + LINE);
+    for (at, about) in contenders.iter().enumerate() {
         let top = LINE as i32 * at as i32 + LINE as i32 / 2;
-        legend.draw(&Rectangle::new([(20, top + 2), (44, top + 14)], colour(&names, about).filled()))?;
+        legend.draw(&Rectangle::new([(20, top + 2), (44, top + 14)], colour(&contenders, about).filled()))?;
         legend.draw(&Text::new(about.name.clone(), (54, top + 2), ("sans-serif", 14)))?;
     }
     rest = below;
     for panel in &panels {
         let (area, below) = rest.split_vertically(panel.height());
-        panel.draw(&area, &names)?;
+        panel.draw(&area, &contenders)?;
         rest = below;
     }
     rest.present()?;
@@ -85,14 +85,15 @@ impl<'a> Panel<'a> {
         self.groups.iter().map(|group| LINE + BAR * group.len() as u32 + BAR / 2).sum::<u32>() + HEAD
     }
 
-    /// The range of the axis: from a power of ten up to all values to one above them.
+    /// The range of the axis: from a power of ten at or below all values to one above them, with space for the labels of the
+    /// bars.
     fn range(&self) -> Range<f64> {
         let values = || self.groups.iter().flatten().filter_map(|cell| cell.median);
         let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
         10_f64.powf(least.log10().floor())..10_f64.powf((most * 1.5).log10().ceil())
     }
 
-    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>, names: &[About]) -> Outcome {
+    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>, contenders: &[About]) -> Outcome {
         let pixels = self.height() - HEAD;
         let mut chart = ChartBuilder::on(area)
             .caption(self.title, ("sans-serif", 18))
@@ -118,7 +119,7 @@ impl<'a> Panel<'a> {
             for cell in group {
                 let value = cell.median.unwrap_or(origin);
                 let (from, to) = (top + 1.5, top + f64::from(BAR) - 1.5);
-                chart.draw_series([Rectangle::new([(origin, from), (value, to)], colour(names, &cell.about).filled())])?;
+                chart.draw_series([Rectangle::new([(origin, from), (value, to)], colour(contenders, &cell.about).filled())])?;
                 let style = ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
                 chart.draw_series([Text::new(format!("\u{a0}{}", human(value)), (value, (from + to) / 2.0), style)])?;
                 top += f64::from(BAR);
@@ -129,12 +130,12 @@ impl<'a> Panel<'a> {
     }
 }
 
-fn colour(names: &[About], about: &About) -> RGBColor {
+fn colour(contenders: &[About], about: &About) -> RGBColor {
     let colours: &[RGBColor] = match about.kind {
         Kind::Floor => &FLOORS,
         Kind::Ours => &OURS,
         Kind::Other => &OTHERS,
     };
-    let at = names.iter().filter(|other| other.kind == about.kind).position(|other| other == about).unwrap_or_default();
+    let at = contenders.iter().filter(|other| other.kind == about.kind).position(|other| other == about).unwrap_or_default();
     colours[at % colours.len()]
 }

@@ -1,5 +1,5 @@
 //! Hostile bytes against one end, in every role and phase of both protocols, with an application whose actions are chosen by the bytes. The
-//! end is [`Watched`]. This file checks what the judge of the end cannot check: which methods the session refuses.
+//! judge in [`Watched`] checks the end. This file checks what that judge cannot check: which methods the session refuses.
 
 mod tesseron;
 
@@ -23,14 +23,14 @@ use testkit::scripted::{initialize, json};
 /// only in its actions (bit 5), an outbound call, an inbound one and an input request are open at the beginning (bit 6), Tesseron (bit 7;
 /// then bits 2 and 3 are the state of the session, see [`tesseron`]). Byte 1: the timeouts (bit 0), the response gap and a rate window (bit
 /// 1), and the policies of depth and progress (bit 2); on Tesseron also a grace for cancelled calls (bit 3, which on MCP lets a client
-/// choose the era), and a session that is closing (bit 4). Then lines: each is a frame, but a line that begins with the byte 1 has actions
-/// of the application, two bytes each, see [`Fuzzed::act`].
+/// choose the era), and a session that is closing (bit 4). Then lines: each is a frame, but a line whose first byte has the value 1
+/// consists of actions, two bytes each, see [`Fuzzed::act`].
 pub fn session(data: &[u8]) {
     let ([kind, options], rest) = super::head(data);
     let mut fuzzed = Fuzzed::new(kind, options);
     for line in rest.split(|byte| *byte == b'\n') {
         match line.split_first() {
-            Some((1, action)) => action.chunks_exact(2).for_each(|action| fuzzed.act(action[0], action[1])),
+            Some((1, actions)) => actions.chunks_exact(2).for_each(|action| fuzzed.act(action[0], action[1])),
             _ => fuzzed.frame(line),
         }
         if !fuzzed.polls_by_actions {
@@ -50,7 +50,7 @@ struct Fuzzed {
     now: Instant,
     /// `true` if the application polls only in its actions.
     polls_by_actions: bool,
-    /// The open calls that were cancelled.
+    /// The outbound calls that the application has cancelled.
     cancelled_calls: BTreeSet<OutboundId>,
     /// The handlers that run, including those whose calls were cancelled.
     handlers: VecDeque<InboundId>,
@@ -128,6 +128,7 @@ impl Fuzzed {
         fuzzed
     }
 
+    /// Makes the handshake, or answers the probe.
     fn greet(&mut self, is_client: bool, revision: &str) {
         self.poll();
         if is_client && self.session.config().era == Era::Auto {
@@ -154,7 +155,8 @@ impl Fuzzed {
         }
     }
 
-    /// Takes an action of the application, mostly on an open call or input request.
+    /// Takes an action: mostly one of the application on an open call or input request; a few let time pass, end the channel, or answer for
+    /// the peer.
     fn act(&mut self, action: u8, detail: u8) {
         let now = self.now;
         match action {
@@ -181,10 +183,10 @@ impl Fuzzed {
                 self.poll_events();
                 if let Some(id) = self.session.ids.outbound_calls.first().copied() {
                     let reason = (detail & 1 == 0).then_some("why");
-                    let is_live = self.cancelled_calls.insert(id);
+                    let is_first = self.cancelled_calls.insert(id);
                     assert_eq!(
                         self.session.cancel(id, reason, now).is_ok(),
-                        is_live,
+                        is_first,
                         "a call can be cancelled once, until it has ended"
                     );
                 }
@@ -294,9 +296,9 @@ impl Fuzzed {
     /// Ends a handler with this reply.
     fn end_handler(&mut self, id: InboundId, reply: Reply) {
         self.poll_events();
-        let live = !self.cancelled_handlers.remove(&id);
+        let is_live = !self.cancelled_handlers.remove(&id);
         let is_accepted = self.session.respond(id, reply, self.now).is_ok();
-        assert_eq!(is_accepted, live && !self.session.is_closed(), "a handler can reply until its call has ended");
+        assert_eq!(is_accepted, is_live && !self.session.is_closed(), "a handler can reply until its call has ended");
     }
 
     fn timeout(&mut self) {

@@ -1,5 +1,6 @@
 //! Outbound calls, from `Session::invoke` to their outcome: the frames that are sent, refused calls, and responses (Basic, "Messages" and
-//! "_meta"; Lifecycle, "Capability Negotiation"; `docs/protocols/mcp.md`, "Transitions of an outgoing call").
+//! "_meta"; Lifecycle, "Capability Negotiation"; `docs/protocols/mcp.md`, "Transitions of an outgoing call"). The prefix of a test name, such as
+//! `o3`, is the number of a row in "Former row numbers" of that page.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -231,7 +232,8 @@ fn o3_an_operation_is_sent_only_to_a_server_that_declared_its_capability() {
         client.invoke(plain(op, "{}"));
         assert_eq!(client.sent().len(), 1, "{op:?}");
 
-        // A subscription needs `subscribe`; for it, `resources` without that member is among the other capabilities.
+        // A subscription needs `subscribe`; for it, `resources` without that member is among the other capabilities. The first eight bytes
+        // of a part tell the capabilities apart.
         let everything_else = [r#""tools":{}"#, r#""prompts":{}"#, r#""completions":{}"#, r#""logging":{}"#, r#""resources":{}"#]
             .into_iter()
             .filter(|part| !declares.contains(&part[..8]) || declares.contains("subscribe"));
@@ -356,8 +358,8 @@ fn a_call_whose_parameters_or_method_are_longer_than_a_frame_is_refused() {
 fn payloads_of_the_greatest_depth_that_can_be_built_are_accepted_by_the_other_end() {
     let nested = |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth - 1), "{}") + &"}".repeat(depth - 1);
     for depth in [1, 100, 120] {
-        let serves = with(server_config(), |config| config.custom_methods = vec!["acme/do".to_owned()]);
-        let mut pair = Pair::with(client_config(), serves);
+        let server = with(server_config(), |config| config.custom_methods = vec!["acme/do".to_owned()]);
+        let mut pair = Pair::with(client_config(), server);
         pair.client.invoke(Invoke::custom("acme/do", json(&nested(depth))));
         pair.run();
         let id = pair.server.request();

@@ -1,4 +1,4 @@
-//! Callers that send the states of other calls, or text that is no state. Below them are regression tests of rounds and of effects.
+//! Callers that send the states of other calls, or text that is no state. Regression tests of rounds and of effects follow.
 
 use protocol_core::drive::Machine as _;
 
@@ -54,7 +54,7 @@ fn invented(random: &mut Random, state: &str) -> String {
 }
 
 impl Process {
-    /// The number of calls that are served.
+    /// The number of inbound calls that are open.
     pub(super) fn serves(&self) -> usize {
         self.endpoint.shared().with_state(|state| state.served_calls.len())
     }
@@ -86,29 +86,29 @@ fn any_text_but_a_state_of_the_request_is_refused_with_one_message_and_nothing_r
         None => Extensions::new(),
     };
     let mut processes = [7, 8].map(|key| Process::new(service(key)));
-    // A retry of each kind of call, by each caller, to each process.
+    // A retry of each kind of call, by each caller, to each process, with the index of the process.
     let mut known = Vec::new();
-    for (place, process) in processes.iter_mut().enumerate() {
+    for (index, process) in processes.iter_mut().enumerate() {
         for (name, x) in [("t", 1), ("t", 2), ("other", 1)] {
             for caller in callers {
                 let params = json!({"name": name, "arguments": {"x": x}});
                 let frames = process.request_as(1, "tools/call", &params, &json!({"sampling": {}}), extensions(caller));
-                known.push((place, caller, retry(&params, &frames, agree)));
+                known.push((index, caller, retry(&params, &frames, agree)));
             }
         }
     }
     let text = |params: &Value| params["requestState"].as_str().unwrap().to_owned();
     runs.store(0, Ordering::Relaxed);
-    for (mine, (place, caller, params)) in known.iter().enumerate() {
-        for (_, _, others) in known.iter().enumerate().filter(|(other, _)| *other != mine).map(|(_, other)| other) {
+    for (mine, (index, caller, params)) in known.iter().enumerate() {
+        for (_, _, foreign) in known.iter().enumerate().filter(|(other, _)| *other != mine).map(|(_, other)| other) {
             let mut params = params.clone();
-            params["requestState"] = others["requestState"].clone();
-            processes[*place].refuses(&params, extensions(*caller));
+            params["requestState"] = foreign["requestState"].clone();
+            processes[*index].refuses(&params, extensions(*caller));
         }
     }
     let mut random = Random::new();
     for attempt in 0..1500 {
-        let (place, caller, params) = &known[random.below(known.len())];
+        let (index, caller, params) = &known[random.below(known.len())];
         let (state, other) = (text(params), text(&known[random.below(known.len())].2));
         let changed = if attempt % 3 == 0 { invented(&mut random, &state) } else { mutated(&mut random, &state, &other) };
         if known.iter().any(|(_, _, params)| text(params) == changed) {
@@ -116,11 +116,11 @@ fn any_text_but_a_state_of_the_request_is_refused_with_one_message_and_nothing_r
         }
         let mut params = params.clone();
         params["requestState"] = json!(changed);
-        processes[*place].refuses(&params, extensions(*caller));
+        processes[*index].refuses(&params, extensions(*caller));
     }
     assert_eq!(runs.load(Ordering::Relaxed), 0, "nothing runs");
-    for (place, caller, params) in &known {
-        let frames = processes[*place].request_as(2, "tools/call", params, &json!({"sampling": {}}), extensions(*caller));
+    for (index, caller, params) in &known {
+        let frames = processes[*index].request_as(2, "tools/call", params, &json!({"sampling": {}}), extensions(*caller));
         assert!(response(&frames).get("result").is_some(), "each opens where it belongs: {frames:?}");
     }
     assert_eq!(processes.map(|process| process.serves()), [0, 0]);
@@ -145,7 +145,7 @@ fn charges(noted: &Arc<Mutex<Vec<String>>>) -> Tool {
 }
 
 #[test]
-fn a_state_that_records_an_effect_never_runs_it_again() {
+fn an_effect_runs_again_only_from_a_state_before_it_and_then_with_the_same_key() {
     let noted = Arc::default();
     let mut process = Process::new(plain(charges(&noted)));
     let params = json!({"name": "t"});
@@ -195,8 +195,8 @@ fn a_state_that_records_an_effect_never_runs_it_again() {
     assert_eq!(process.serves(), 0);
 }
 
-/// A regression: if a request was cancelled before its event was handled, the endpoint did not detect that its input requests are made in
-/// rounds. Its state was ignored, and the handler, which has a grace after the cancel, ran its effects again.
+/// A regression: if a request was cancelled before its event was handled, the endpoint did not detect that the call makes its input requests
+/// in rounds. The state in the request was ignored, and the handler, which has a grace after the cancel, ran its effects again.
 #[test]
 fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
     let charged = Arc::new(AtomicUsize::new(0));
@@ -233,7 +233,7 @@ fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
 /// A regression: the seal did not distinguish arguments with a number beyond `f64` or a broken escape, so that the state of one request
 /// opened for another. Numbers beyond 64 bits were rounded, and of repeated members only the last counted.
 #[test]
-fn a_state_is_bound_to_arguments_as_they_are_written() {
+fn a_state_opens_only_for_arguments_that_are_the_same_json() {
     let echo = Tool::raw("t", Json::parse(r#"{"type":"object"}"#).unwrap(), async |context: Context, given: Json| {
         context.sample(Sample::new("?")).await?;
         Ok(protocol_core::ToolOutput::text(given.as_str()))
@@ -311,12 +311,12 @@ fn a_new_input_request_never_gets_the_name_of_an_unanswered_request() {
 #[test]
 fn progress_of_a_handler_that_takes_a_shorter_path_is_sent() {
     let is_signed_in = Arc::new(AtomicUsize::new(0));
-    let known = Arc::clone(&is_signed_in);
+    let signed_in = Arc::clone(&is_signed_in);
     let tool = Tool::new("t", move |context: Context, (): ()| {
-        let known = Arc::clone(&known);
+        let signed_in = Arc::clone(&signed_in);
         async move {
             context.count(1, 3);
-            if known.load(Ordering::Relaxed) == 0 {
+            if signed_in.load(Ordering::Relaxed) == 0 {
                 context.sample(Sample::new("sign in")).await?;
             }
             context.count(2, 3);
@@ -334,19 +334,19 @@ fn progress_of_a_handler_that_takes_a_shorter_path_is_sent() {
     assert_eq!(frames[0]["params"]["progress"], 2);
 }
 
-/// A process whose handler runs `work`, which spawns a task with an effect. Only that task can cause the last poll of the handler.
-fn works_by_task(executor: &Executor, work: fn(Context, Executor) -> BoxFuture<'static, Result<String, ToolError>>) -> Process {
+/// A process whose handler runs `work`, which spawns a task with an effect. Only that task can wake the handler for its last poll.
+fn process_with_task(executor: &Executor, work: fn(Context, Executor) -> BoxFuture<'static, Result<String, ToolError>>) -> Process {
     let spawner = executor.clone();
     let tool = Tool::new("t", move |context: Context, (): ()| work(context, spawner.clone()));
     let service = plain(tool).configure(|config: &mut Config| config.era = Era::Auto);
     Process { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor: executor.clone() }
 }
 
-/// A regression: a round waits for the effects that are under way, and the end of an effect in another task did not wake the handler.
+/// A regression: a round waits for the effects that are under way, but the end of an effect in another task did not wake the handler.
 #[test]
 fn a_round_is_sent_when_an_effect_in_another_task_has_ended() {
     let executor = Executor::new();
-    let mut process = works_by_task(&executor, |context, spawner| {
+    let mut process = process_with_task(&executor, |context, spawner| {
         Box::pin(async move {
             let payer = context.clone();
             spawner.spawn(async move {
@@ -367,11 +367,12 @@ fn a_round_is_sent_when_an_effect_in_another_task_has_ended() {
     assert!(frames.len() == 1 && is_round(&frames), "{frames:?}");
 }
 
-/// A regression: a task that needs a sealed key did not wake the handler, whose request has to end first.
+/// A regression: `once_sealed` in another task did not wake the handler, although the handler's request has to end with a round before the
+/// effect can run.
 #[test]
-fn a_round_without_input_requests_is_sent_for_an_effect_in_another_task() {
+fn a_round_without_input_requests_is_sent_for_a_sealed_effect_in_another_task() {
     let executor = Executor::new();
-    let mut process = works_by_task(&executor, |context, spawner| {
+    let mut process = process_with_task(&executor, |context, spawner| {
         Box::pin(async move {
             let payer = context.clone();
             spawner.spawn(async move {
@@ -414,7 +415,7 @@ fn without_random_bytes_an_effect_is_refused_and_has_no_key() {
 /// A regression: a blocking handler cannot be dropped, so its request did not end with the round. The input request was never sent, and the
 /// thread waited for its answer.
 #[test]
-fn an_input_request_and_a_sealed_effect_of_a_blocking_handler_fail_at_once() {
+fn an_input_request_and_a_sealed_effect_of_a_blocking_handler_fail_without_waiting() {
     let tool = Tool::blocking("t", |context: Context, (): ()| {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         let asked = std::pin::pin!(context.sample(Sample::new("?"))).poll(&mut cx);
