@@ -17,6 +17,7 @@ use tests::speed::floor::{Floor, Pipe, Pipes};
 use tests::speed::ours::Ours;
 
 fn main() -> ExitCode {
+    // `true` measures requests without a handshake.
     Program::new().with::<Floor<SmolPipes>>().with::<Ours<Smol>>().with::<Ours<Smol, true>>().main()
 }
 

@@ -14,7 +14,9 @@ use protocol_core::session::{InputKey, OutboundId};
 pub(crate) struct InputRequest {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: InputKey,
+    /// The outbound call that the input request belongs to; `None` if no call was in flight.
     pub(crate) parent: Option<OutboundId>,
+    /// The sampling depth.
     pub(crate) depth: u8,
     pub(crate) span: Span,
     abort: AbortHandle,
@@ -52,7 +54,7 @@ impl TaskOwner for InputRequest {
             if panicked {
                 state.counters.panics = state.counters.panics.saturating_add(1);
             }
-            // It fails if the request was cancelled or is answered already. Then nothing is sent.
+            // `provide_input` fails if the input request was cancelled or is answered already. Then nothing is sent.
             if state.session.provide_input(self.key, answer, now).is_ok() {
                 effects.output();
             }

@@ -30,9 +30,9 @@ impl Browser {
         self.call_with(&format!("{}:{path}", self.0.display()), arguments)
     }
 
-    fn call_with(&self, path: &str, arguments: &[&str]) -> Ended {
+    fn call_with(&self, search_path: &str, arguments: &[&str]) -> Ended {
         let mut command = Command::new(program("call"));
-        command.args(arguments).env("PATH", path).stdin(Stdio::null());
+        command.args(arguments).env("PATH", search_path).stdin(Stdio::null());
         Running::of(command).end()
     }
 
@@ -86,7 +86,7 @@ fn an_address_is_opened_only_with_the_flag_and_without_a_shell() {
 }
 
 #[test]
-fn an_address_for_another_program_is_not_opened_and_a_failing_browser_is_reported() {
+fn an_address_for_another_program_is_not_opened_and_a_missing_browser_is_reported() {
     let browser = Browser::new();
     let ended = browser.call(&["--accept", "--open-urls", "connect", r#"{"url":"vscode://publisher.extension/auth"}"#]).with(0);
     assert!(has_line_with(&ended, "It is for another program than a browser: vscode"), "{ended:?}");
@@ -128,7 +128,8 @@ fn the_addresses_in_an_error_are_shown_and_not_opened() {
 }
 
 /// A script of a server that first notifies the client that the user has finished at an unknown address, and then makes an input request
-/// with `params`. It returns `yes` if the client agrees; otherwise it returns `no` and prints the answer to stderr.
+/// with `params`. The text of its result is `yes` if the client agrees; otherwise it is `no`, and the script prints the client's answer to
+/// stderr.
 fn asks(params: &str) -> String {
     let ask = format!(
         "echo '{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",\"params\":{{\"elicitationId\":\"never asked\"}}}}'

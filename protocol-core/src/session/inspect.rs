@@ -70,14 +70,14 @@ impl Session {
     fn exchanges_out(&self) -> usize {
         let open =
             self.outbound_calls.len().saturating_add(self.outbound_inputs.len()).saturating_add(self.subscriber.open_exchanges());
-        // A call that is held for the handshake, or is between two rounds, has no exchange.
-        let calls_without = self.outbound_calls.iter().filter(|(_, call)| !call.has_exchange()).count();
+        // A call has no exchange while it is held for the handshake, or waits between a round and its retry.
+        let without_exchange = self.outbound_calls.iter().filter(|(_, call)| !call.has_exchange()).count();
         if self.handshake.may_send_requests() {
-            return open.saturating_sub(calls_without);
+            return open.saturating_sub(without_exchange);
         }
         let held_inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();
         let opening = if self.is_closed() { 0 } else { self.handshake.open_exchanges() };
-        open.saturating_sub(calls_without).saturating_sub(held_inputs).saturating_add(opening)
+        open.saturating_sub(without_exchange).saturating_sub(held_inputs).saturating_add(opening)
     }
 
     /// The greatest `now` passed so far.

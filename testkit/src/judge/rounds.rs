@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::ledger::Ledger;
 use super::{Fact, Read};
 
-/// The requests that may be answered with a round, and the rounds that have no retry yet. Only the rounds are compared when judges are
+/// The requests that may be answered with a round, and the rounds that have no retry yet. When judges are compared, only `asked` is
 /// compared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
@@ -63,7 +63,7 @@ struct Round {
 
 impl Round {
     /// The round of `call` for which `frame` is the retry.
-    fn retried_by(frame: &Value, call: u64) -> Self {
+    fn of_retry(frame: &Value, call: u64) -> Self {
         let params = &frame["params"];
         Self {
             call,
@@ -105,7 +105,7 @@ impl Rounds {
 
     /// The call of which `frame` is a retry.
     pub(super) fn call_of_retry(&self, frame: &Value) -> Option<u64> {
-        self.retried_by(frame).map(|at| self.asked[at].call)
+        self.index_of_retried(frame).map(|at| self.asked[at].call)
     }
 
     /// The state of a call whose last round has no retry yet.
@@ -125,8 +125,8 @@ impl Rounds {
     }
 
     /// The index of the round for which `frame` is the retry.
-    fn retried_by(&self, frame: &Value) -> Option<usize> {
-        self.asked.iter().position(|round| *round == Round::retried_by(frame, round.call))
+    fn index_of_retried(&self, frame: &Value) -> Option<usize> {
+        self.asked.iter().position(|round| *round == Round::of_retry(frame, round.call))
     }
 
     /// Adds a call that was kept between two rounds, with the answers that it already has.
@@ -155,7 +155,7 @@ impl Rounds {
         let Some(id) = value["id"].as_u64() else { return };
         match fact {
             Fact::Sent { .. } if has_rounds(value) => {
-                if let Some(at) = self.retried_by(value) {
+                if let Some(at) = self.index_of_retried(value) {
                     self.calls.insert(id, self.asked.remove(at).call);
                 }
                 self.open.insert(id, request_of(value));
@@ -181,15 +181,15 @@ pub(super) fn rounds_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<
     if !ledger.era.calls_stateless || !has_rounds(value) {
         return Ok(());
     }
-    let retried = Round::retried_by(value, id);
+    let retried = Round::of_retry(value, id);
     let is_fit = match ledger.calls.get(&id) {
-        // The owner may have given these members itself.
+        // The owner may have given a state and answers itself.
         Some(call) => {
             let given: Value = call.payload.as_deref().and_then(|given| serde_json::from_str(given).ok()).unwrap_or_default();
             let state = given.get("requestState").map(Value::to_string);
             retried.state == state && retried.names == names(&given["inputResponses"])
         }
-        None => ledger.rounds.retried_by(value).is_some(),
+        None => ledger.rounds.index_of_retried(value).is_some(),
     };
     if is_fit {
         Ok(())

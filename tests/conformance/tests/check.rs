@@ -30,8 +30,8 @@ fn call(name: &str, arguments: Value) -> Option<Call> {
 
 /// The outcomes that are not a pass, as text.
 fn complaints(report: &Report) -> Vec<String> {
-    let odd = report.outcomes.iter().filter(|outcome| outcome.verdict != Verdict::Passed);
-    odd.map(ToString::to_string).collect()
+    let not_passed = report.outcomes.iter().filter(|outcome| outcome.verdict != Verdict::Passed);
+    not_passed.map(ToString::to_string).collect()
 }
 
 // ---- Our servers
@@ -126,9 +126,9 @@ fn verdicts(faults: &[(&str, &str)], is_expected: fn(&Verdict) -> bool) {
 #[test]
 fn a_server_without_a_fault_passes_every_scenario_of_its_revision() {
     let report = check(faulty("none")).expect("a server");
-    // This scenario is not run, since the server does not speak 2025-03-26.
-    let odd = report.outcomes.iter().filter(|outcome| outcome.verdict != Verdict::Passed).map(|outcome| outcome.scenario.id);
-    assert_eq!(odd.collect::<Vec<_>>(), ["batch-is-answered"], "{:#?}", complaints(&report));
+    // `batch-is-answered` is not run, since the server does not speak 2025-03-26.
+    let not_passed = report.outcomes.iter().filter(|outcome| outcome.verdict != Verdict::Passed).map(|outcome| outcome.scenario.id);
+    assert_eq!(not_passed.collect::<Vec<_>>(), ["batch-is-answered"], "{:#?}", complaints(&report));
     assert_eq!(report.server.as_deref(), Some("faulty 1"));
 }
 
@@ -229,7 +229,8 @@ fn a_process_that_does_not_read_is_deaf() {
 
 #[test]
 fn a_server_that_dies_hangs_or_floods_during_a_scenario_fails_only_that_scenario() {
-    // Before the scenarios, `run` sends three lines to a process of their own. So only the process of a scenario gets a fourth line.
+    // Before the scenarios, `run` sends at most three lines to a process. Each scenario has a new process: `unknown-version` sends it fewer
+    // than four lines, the two other scenarios send more.
     for (fault, word) in
         [("dies-of-the-fourth-line", "died"), ("hangs-at-the-fourth-line", "silent"), ("floods-at-the-fourth-line", "flooded")]
     {
@@ -359,7 +360,7 @@ fn the_exit_status_shows_how_the_run_ended() {
 }
 
 #[test]
-fn the_json_has_the_frames_of_each_scenario() {
+fn the_json_has_the_frames_of_a_scenario() {
     let output = program(&["--json", "--only", "unknown-method", "--", SERVERS[0], "--stdio"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
     assert_eq!((&report["passed"], &report["failed"]), (&json!(2), &json!(0)));

@@ -1,6 +1,6 @@
 //! Outbound calls, from `Session::invoke` to their outcome: the frames that are sent, refused calls, and responses (Basic, "Messages" and
-//! "_meta"; Lifecycle, "Capability Negotiation"; `docs/protocols/mcp.md`, "Transitions of an outgoing call"). The prefix of a test name, such as
-//! `o3`, is the number of a row in "Former row numbers" of that page.
+//! "_meta"; Lifecycle, "Capability Negotiation"; `docs/protocols/mcp.md`, "Transitions of an outgoing call"). The prefix of a test name,
+//! such as `o3`, is a number in the table "Former row numbers" of that page.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

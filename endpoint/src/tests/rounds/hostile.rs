@@ -195,8 +195,8 @@ fn an_effect_runs_again_only_from_a_state_before_it_and_then_with_the_same_key()
     assert_eq!(process.serves(), 0);
 }
 
-/// A regression: if a request was cancelled before its event was handled, the endpoint did not detect that the call makes its input requests
-/// in rounds. The state in the request was ignored, and the handler, which has a grace after the cancel, ran its effects again.
+/// A regression: if a request was cancelled before its event was handled, the endpoint did not detect that the call makes its input
+/// requests in rounds. The state in the request was ignored, and the handler, which has a grace after the cancel, ran its effects again.
 #[test]
 fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
     let charged = Arc::new(AtomicUsize::new(0));

@@ -24,7 +24,7 @@ impl Refusal {
         Self { status, error: RpcError::new(RpcError::INVALID_REQUEST, why), id: None, headers: Headers::new() }
     }
 
-    /// The refusal of a method that is not served; `allowed` lists those that are.
+    /// The refusal of an HTTP method that is not served; `allowed` lists those that are.
     pub(super) fn method(allowed: &'static str) -> Self {
         let mut refusal = Self::new(405, format!("only {allowed} is served here"));
         refusal.headers.push(header::ALLOW, allowed);

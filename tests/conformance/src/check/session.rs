@@ -25,7 +25,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub(super) struct Frame {
     pub(super) at: Instant,
     pub(super) text: Bytes,
-    /// The parsed line, if it is JSON.
+    /// The parsed text, if it is JSON.
     json: Option<Json>,
     method: Option<String>,
     /// The id, unless it is `null`.
@@ -89,13 +89,14 @@ impl Frame {
 /// An HTTP exchange.
 #[derive(Debug, Default)]
 struct Exchange {
-    /// The id of its request.
+    /// The id of the JSON-RPC request in its body, if it has one.
     id: Option<String>,
     status: Option<StatusCode>,
     headers: HeaderMap,
     has_ended: bool,
 }
 
+/// The server under test: a process, with which frames are exchanged on its pipes, or a server over HTTP.
 #[derive(Debug)]
 enum Link {
     Process(Box<Process>),
@@ -138,8 +139,8 @@ impl<'a> Session<'a> {
     pub(super) async fn finish(mut self) -> Log {
         if self.headers.iter().any(|(name, _)| name == SESSION_ID) && self.is_http() {
             let until = Instant::now() + GOODBYE;
-            if let Ok(exchange) = self.http(Method::DELETE, &[], Bytes::new()) {
-                while Instant::now() < until && !self.exchanges[exchange].has_ended && self.pump(until).await.is_ok() {}
+            if let Ok(number) = self.http(Method::DELETE, &[], Bytes::new()) {
+                while Instant::now() < until && !self.exchanges[number].has_ended && self.pump(until).await.is_ok() {}
             }
         }
         if let Link::Process(process) = self.link {
@@ -353,7 +354,7 @@ impl<'a> Session<'a> {
         Ok(exchange)
     }
 
-    /// Sends an HTTP request with the headers of the session and `headers`.
+    /// Sends an HTTP request with the headers of the session and `headers`. Returns the number of the exchange.
     pub(super) fn http(&mut self, method: Method, headers: &[(&str, &str)], body: Bytes) -> Result<usize, Stop> {
         let mut all = self.headers.clone();
         for (name, value) in headers {
@@ -364,6 +365,7 @@ impl<'a> Session<'a> {
         self.exchange(method, &all, body)
     }
 
+    /// Sends an HTTP request with only these headers. Returns the number of the exchange.
     fn exchange(&mut self, method: Method, headers: &[(String, String)], body: Bytes) -> Result<usize, Stop> {
         let until = self.deadline();
         let Link::Http(server) = &mut self.link else { return not_run("it is not over HTTP") };
@@ -502,8 +504,8 @@ impl<'a> Session<'a> {
         &self.seen
     }
 
-    /// Receives frames until `found` returns a value; its argument is all frames that were received so far. Returns `None` if it returns no
-    /// value before `until`.
+    /// Receives frames until `found`, which is given all frames that were received so far, returns a value. Returns `None` if `found` has
+    /// returned none by `until`.
     pub(super) async fn until<T>(&mut self, until: Instant, found: impl Fn(&[Frame]) -> Option<T>) -> Result<Option<T>, Fault> {
         loop {
             if let Some(found) = found(&self.seen) {
@@ -595,8 +597,9 @@ impl<'a> Session<'a> {
         self.result(&id).await.map(drop)
     }
 
-    /// Waits for the HTTP response of an exchange; if it is an event stream, only for its head. Returns it with its messages so far.
-    pub(super) async fn response_of(&mut self, number: usize) -> Result<Answer, Stop> {
+    /// Waits for the HTTP response of an exchange; if it is an event stream, only for its head. Returns the response with its messages so
+    /// far.
+    pub(super) async fn response_of(&mut self, number: usize) -> Result<HttpResponse, Stop> {
         let until = self.deadline();
         loop {
             let exchange = &self.exchanges[number];
@@ -606,7 +609,7 @@ impl<'a> Session<'a> {
                 && (exchange.has_ended || is_stream)
             {
                 let messages = self.seen.iter().filter(|frame| frame.exchange == Some(number)).cloned().collect();
-                return Ok(Answer { status, is_stream, messages });
+                return Ok(HttpResponse { status, is_stream, messages });
             }
             if !self.pump(until).await? {
                 return Err(Fault::Silent("a request of HTTP was not answered".to_owned()).into());
@@ -710,9 +713,9 @@ impl<'a> Session<'a> {
     }
 }
 
-/// An HTTP response, whole or so far.
+/// An HTTP response, with the messages that have come so far.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: StatusCode,
     pub(super) is_stream: bool,
     pub(super) messages: Vec<Frame>,

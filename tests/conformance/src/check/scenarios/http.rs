@@ -7,7 +7,7 @@ use hyper::{Method, StatusCode};
 use serde_json::json;
 
 use super::{Level, Over, Revision, Scenario};
-use crate::check::session::{Answer, Session};
+use crate::check::session::{HttpResponse, Session};
 use crate::check::{Fault, Stop, not_run, wrong};
 
 const SECTION: &str = "basic/transports, Streamable HTTP";
@@ -85,19 +85,19 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// Sends a simple request with these headers, and returns the HTTP response.
-async fn send(s: &mut Session<'_>, headers: &[(&str, &str)]) -> Result<Answer, Stop> {
+async fn send(s: &mut Session<'_>, headers: &[(&str, &str)]) -> Result<HttpResponse, Stop> {
     let id = s.new_id();
     let frame = s.frame(Some(&id), s.simple_method(), json!({}), None);
     let exchange = s.post(frame.as_bytes(), headers)?;
     s.response_of(exchange).await
 }
 
-fn expect(answer: &Answer, statuses: &[u16]) -> Result<(), Stop> {
+fn expect(answer: &HttpResponse, statuses: &[u16]) -> Result<(), Stop> {
     if statuses.contains(&answer.status.as_u16()) { Ok(()) } else { wrong(format!("the answer is HTTP {}", answer.status)) }
 }
 
 /// Expects a status of 4xx, and warns if it is none of `statuses`. If `statuses` is empty, every status of 4xx is right.
-fn expect_refusal(s: &mut Session<'_>, answer: &Answer, statuses: &[u16], what: &str) -> Result<(), Stop> {
+fn expect_refusal(s: &mut Session<'_>, answer: &HttpResponse, statuses: &[u16], what: &str) -> Result<(), Stop> {
     if !answer.status.is_client_error() {
         return wrong(format!("{what} was answered with HTTP {}", answer.status));
     }
