@@ -42,7 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["state"] => {
             let last = Json::parse(server.last_retry()?)?;
             let state = last.member("params").and_then(|params| params.member("requestState")).ok_or("no state")?;
-            println!("{}", state.as_str().len().saturating_sub(2));
+            let quotes = 2;
+            println!("{}", state.as_str().len().saturating_sub(quotes));
             Ok(())
         }
         _ => Err("usage: rounds plain|could|first|last|again|frozen TIMES, or rounds state".into()),
@@ -59,8 +60,8 @@ impl Server {
         let plain = Tool::new("plain", async |_: Context, ()| Ok::<_, ToolError>("done"));
         let asks = Tool::new("asks", async |context: Context, ()| {
             let mut answers = String::new();
-            for turn in 1..=3 {
-                answers.push_str(&context.sample(Sample::new(format!("question {turn}"))).await?.text);
+            for number in 1..=3 {
+                answers.push_str(&context.sample(Sample::new(format!("question {number}"))).await?.text);
             }
             Ok::<_, ToolError>(answers)
         });

@@ -60,8 +60,8 @@ pub enum AskFailed {
 }
 
 impl AskFailed {
-    /// The JSON-RPC error code for this error. For [`AskFailed::Refused`] it is the code of the caller's error. It is -32006 if sampling is
-    /// missing, -32007 if elicitation is missing, and -32005 for an answer that does not fit. The other codes are constants of
+    /// The JSON-RPC error code for this error. For [`AskFailed::Refused`] it is the code of the caller's error. The code is -32006 if
+    /// sampling is missing, -32007 if elicitation is missing, and -32005 for an answer that does not fit. The other codes are constants of
     /// [`RpcError`].
     #[must_use]
     pub const fn code(&self) -> i64 {

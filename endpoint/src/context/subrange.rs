@@ -6,7 +6,8 @@ use super::Context;
 use protocol_core::dialect::Progress;
 use protocol_core::json::Text;
 
-/// Reports progress for one part of a call: 0 to 1 of the part become a range of the whole. Made by [`Context::subrange`].
+/// Reports progress for one part of a call: the fractions 0 to 1 of the part are mapped to a range of the whole. Made by
+/// [`Context::subrange`].
 ///
 /// A download, the processing and an upload can each report in a separate part, without knowledge of the other parts. Parts nest. The
 /// caller receives percent of the whole. Since progress only increases, a report below an earlier one is left out, even if another part

@@ -76,7 +76,7 @@ impl Served {
         self.executor.run_until_stalled();
     }
 
-    /// Makes a request that is answered at once, and returns the answer.
+    /// Makes a request whose response is sent without delay, and returns the response.
     fn exchange(&mut self, method: &str, params: Value) -> Value {
         self.request(method, params);
         let mut sent = self.sent();
@@ -221,16 +221,16 @@ impl Drop for RemovesOnDrop {
 
 #[test]
 fn a_drop_and_an_inline_handler_may_change_the_catalog() {
-    let place = Arc::new(Mutex::new(None));
-    let captured = RemovesOnDrop(Arc::clone(&place));
+    let shared_catalog = Arc::new(Mutex::new(None));
+    let captured = RemovesOnDrop(Arc::clone(&shared_catalog));
     let held = Tool::new("held", move |_: Context, (): ()| {
         let _ = &captured;
         async { Ok(()) }
     });
     let grow = {
-        let place = Arc::clone(&place);
+        let shared_catalog = Arc::clone(&shared_catalog);
         Tool::new("grow", move |_: Context, (): ()| {
-            let catalog: Option<Catalog> = place.lock().unwrap().clone();
+            let catalog: Option<Catalog> = shared_catalog.lock().unwrap().clone();
             async move {
                 catalog.unwrap().add_tool(tool("grown")).unwrap();
                 Ok(())
@@ -239,7 +239,7 @@ fn a_drop_and_an_inline_handler_may_change_the_catalog() {
         .inline()
     };
     let (mut served, _) = Served::new(service().tool(held).tool(tool("other")).tool(grow)).welcomed();
-    *place.lock().unwrap() = Some(served.catalog.clone());
+    *shared_catalog.lock().unwrap() = Some(served.catalog.clone());
     served.catalog.add_tool(tool("held")).unwrap();
     assert_eq!(served.sent_methods(), [TOOLS]);
     assert_eq!(served.names("tools", "name"), ["grow", "held"], "the tool that was replaced has removed another");
@@ -303,7 +303,7 @@ fn a_gateway_gets_the_whole_list_after_a_change() {
     let mut service = service().tool(tool("first"));
     let catalog = service.catalog();
     let config = service.app(&AppId::parse("ledger").unwrap(), App::default());
-    // The configuration was made before, so its list of actions does not have this tool.
+    // The configuration was made before this change, so its list of actions does not have this tool.
     catalog.add_tool(tool("second")).unwrap();
     let executor = Executor::new();
     let endpoint = Endpoint::serving(Arc::new(service), config, executor.runtime());

@@ -228,8 +228,8 @@ pub enum Answer {
     /// The answer to [`Ask::Roots`]: an array of `{uri, name?}`.
     Roots(Json),
     /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`], or for [`Ask::Confirm`] a no. A
-    /// retry (MCP 2026-07-28) cannot contain an error: it says that the user made no decision. For sampling and roots, the refusal ends the
-    /// call.
+    /// retry (MCP 2026-07-28) cannot contain an error: for elicitation the retry says that the user made no decision, and for sampling and
+    /// roots the refusal ends the call.
     Refused(RpcError),
 }
 

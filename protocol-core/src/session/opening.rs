@@ -159,6 +159,7 @@ impl Session {
         self.push_event(Event::PeerChanged(peer.into()));
     }
 
+    /// Handles the confirmation of the handshake by the peer. A repeated confirmation has no effect.
     pub(super) fn handle_confirmation(&mut self) {
         if !self.handshake.serves_requests() {
             self.violation(Violation::OutOfPhase);

@@ -14,13 +14,13 @@ use crate::json::{Json, Text};
 use crate::time::Instant;
 
 impl Session {
-    /// Writes the members of `_meta` that name this end in every request.
+    /// Stores the members of `_meta` with which every later request names this end.
     pub(super) fn stamp_requests(&mut self) {
         self.stamp = self.rules.dialect.stamp(&self.config.local_end());
     }
 
     /// Subscribes to the changes of all lists for which the peer declares notifications, if [`crate::Config::list_changes`] is set. A
-    /// server of stateless requests sends none without a subscription.
+    /// server of stateless requests sends no such notification without a subscription.
     pub(super) fn listen_for_lists(&mut self) {
         let is_wanted = self.config.list_changes && self.ending.is_open();
         let Some(peer) = self.peer.as_ref().filter(|_| is_wanted) else { return };
@@ -75,8 +75,8 @@ impl Session {
         filter.uris.len() <= limits.subscriptions && length <= limits.frame_bytes
     }
 
-    /// Returns `false` for a held call that changes the subscription, while too much output is queued. Each change repeats all kinds, so
-    /// its frame can be much longer than the bytes that were counted while the call was held.
+    /// Returns `false` for a held call that changes the subscription, while too much output is queued. The request of a change lists all
+    /// notices of the subscription, so its frame can be much longer than the bytes that were counted while the call was held.
     pub(super) fn has_room_for(&self, call: &Outgoing) -> bool {
         let is_change = self.rules.stateless && change_of(call).is_some();
         !is_change || self.outbox.bytes_of(Lane::CHANNEL) < self.config.limits.output_bytes
@@ -105,7 +105,8 @@ impl Session {
         }
     }
 
-    /// Ends the current subscription, which the peer has not acknowledged in time. A successor that is requested still becomes current.
+    /// Ends the current subscription, which the peer has not acknowledged in time. A successor that was already requested still becomes
+    /// current.
     pub(super) fn expire_subscription(&mut self) {
         if let Some(expired) = self.subscriber.expire() {
             self.end_subscription(&expired);
