@@ -278,6 +278,7 @@ struct Read<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Judge {
     ledger: Ledger,
+    /// The guarantees that are not checked.
     without: Vec<Guarantee>,
     coverage: Coverage,
 }
@@ -306,7 +307,7 @@ impl Judge {
 
     /// A judge of a session that has just begun. The configuration determines whether progress is a percentage, whether progress may repeat
     /// its last value with another message ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero,
-    /// so that what they limit ends at once.
+    /// so that what they limit ends immediately.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let mut judge = Self::new();
@@ -369,9 +370,9 @@ impl Judge {
                 let shown = || String::from_utf8_lossy(&transmit.frame);
                 match reading::read(&transmit.frame) {
                     Reading::Json(text, value) if value.is_object() => Some(Read { text, value }),
-                    Reading::Json(..) => return Err(payload(format!("a frame is no message: {}", shown()))),
+                    Reading::Json(..) => return Err(broken_payload(format!("a frame is no message: {}", shown()))),
                     Reading::Unread => None,
-                    Reading::Garbage => return Err(payload(format!("a frame is not JSON: {}", shown()))),
+                    Reading::Garbage => return Err(broken_payload(format!("a frame is not JSON: {}", shown()))),
                 }
             }
             Fact::Received { frame, .. } => match reading::read(frame) {
@@ -417,7 +418,7 @@ impl Judge {
     }
 }
 
-fn payload(what: impl Into<String>) -> Objection {
+fn broken_payload(what: impl Into<String>) -> Objection {
     Objection { guarantee: Guarantee::PayloadUnchanged, what: what.into() }
 }
 

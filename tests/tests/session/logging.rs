@@ -127,7 +127,8 @@ fn a_record_on_behalf_of_a_call_that_has_ended_is_refused() {
 #[test]
 fn while_too_much_output_is_queued_a_new_record_replaces_the_oldest() {
     let frame = |number| notification("notifications/message", &format!(r#"{{"level":"error","data":{number}}}"#));
-    // A record is queued while the output is below the limit: that is so for three records, of which the third exceeds the limit.
+    // A record is queued if the output before it is below the limit: so three records are queued, and with the third the output exceeds
+    // the limit.
     let room = frame(1).len() * 2 + 1;
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = room));
     let logged: Vec<_> = (1..=7).map(|number| log_number(&mut server, number)).collect();

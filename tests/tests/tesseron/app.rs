@@ -1,5 +1,6 @@
 //! The app end of Tesseron: invocations, progress, log, input requests and resources, as far as a session handles them
 //! (`docs/protocols/tesseron.md`, "Invocations" to "Log"). The endpoint checks inputs and outputs against their schemas.
+//! In names of tests, `item` and a number cite a rule of that page (section "Former numbers").
 
 use std::time::Duration;
 
@@ -261,6 +262,7 @@ fn items_53_54_55_the_first_of_result_cancel_and_timeout_decides_and_there_is_on
 fn items_53_and_g9_a_result_an_error_or_a_cancel_that_is_handled_before_the_timeout_decides() {
     for (name, ends, frame) in ENDS.into_iter().take(3) {
         let (mut app, id) = serving();
+        // The deadline is long past, but `handle_timeout` was not called yet.
         app.skip_to(3_600_000);
         ends(&mut app, id);
         let now = app.now;
@@ -360,11 +362,11 @@ fn item_58_parallel_invocations_may_end_in_any_order() {
     }
     app.drain();
     app.at(60_000);
-    let mut late = app.sent();
-    late.sort();
+    let mut at_deadline = app.sent();
+    at_deadline.sort();
     let mut expected: Vec<_> = (0..500).filter(|number| number % 3 == 2).map(|number| timed_out(1000 + number)).collect();
     expected.sort();
-    assert_eq!(late, expected);
+    assert_eq!(at_deadline, expected);
 }
 
 #[test]
@@ -511,7 +513,7 @@ fn progress_is_sent_about_twice_a_second_except_for_the_last_update() {
 fn item_79_a_log_record_is_sent_unchanged_with_or_without_an_invocation() {
     let (mut app, id) = serving();
     let now = app.now;
-    for (of, level, data, params) in [
+    for (invocation, level, data, params) in [
         (
             Some(id),
             Level::Warning,
@@ -524,7 +526,7 @@ fn item_79_a_log_record_is_sent_unchanged_with_or_without_an_invocation() {
         (None, Level::Error, r#""a""#, r#"{"level":"error","message":"a"}"#),
         (None, Level::Emergency, r#""a""#, r#"{"level":"error","message":"a"}"#),
     ] {
-        assert_eq!(app.session.log(of, record(level, data), now), Ok(Logged::Sent));
+        assert_eq!(app.session.log(invocation, record(level, data), now), Ok(Logged::Sent));
         assert_eq!(app.sent(), [notification("log", params)]);
     }
 }
@@ -552,13 +554,13 @@ fn regression_log_data_that_is_not_text_is_sent_once_and_unchanged() {
 
 #[test]
 fn item_80_an_input_request_that_the_agent_does_not_support_is_refused_and_not_sent() {
-    for (cannot, ask) in [
+    for (missing, ask) in [
         ("sampling", Ask::from(Sample::new("?"))),
         ("elicitation", Ask::Confirm { message: "?".into() }),
         ("elicitation", Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#)))),
     ] {
         let mut app = Scripted::new(app_config());
-        app.drain().frame(&WELCOME.replace(&format!(r#""{cannot}":true"#), &format!(r#""{cannot}":false"#))).drain();
+        app.drain().frame(&WELCOME.replace(&format!(r#""{missing}":true"#), &format!(r#""{missing}":false"#))).drain();
         let id = app.receive_invoke(7, "i1");
         assert_eq!(app.session.request_input(id, ask, app.now), Err(AskError::Unsupported));
         app.expect_silence();
@@ -787,14 +789,14 @@ fn item_88_an_input_request_times_out_without_a_frame() {
     let mut app = Scripted::app(with(app_config(), |config| config.timeouts.input = Some(Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
     let key = app.ask(id, Ask::from(Sample::new("?")));
-    let sure = app.ask(id, Ask::Confirm { message: "?".into() });
+    let confirmation = app.ask(id, Ask::Confirm { message: "?".into() });
     app.sent();
     app.at(5_000);
     assert_eq!(
         app.events(),
         [
             Event::Input { id, key, answer: Err(InputFailed::TimedOut) },
-            Event::Input { id, key: sure, answer: Ok(Answer::Confirm(false)) }
+            Event::Input { id, key: confirmation, answer: Ok(Answer::Confirm(false)) }
         ]
     );
     app.expect_silence();
@@ -824,7 +826,7 @@ fn an_error_answer_of_the_gateway_is_reported_with_its_code_and_its_data() {
 
 // ---- Resources ----
 
-/// Receives a request for a resource. Returns its number, its operation, and its URI and subscription id as `URI ID`.
+/// Receives a request for a resource. Returns the id of the inbound call, its operation, and its URI and subscription id as `URI ID`.
 fn receive(app: &mut Scripted, id: u64, method: &str, params: &str) -> (InboundId, Op, String) {
     app.frame(&request(id, method, params));
     let events = app.events();
@@ -866,7 +868,7 @@ fn item_93_a_read_of_a_resource_is_answered_with_its_value_or_an_error() {
 }
 
 #[test]
-fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_sent_a_value_before() {
+fn items_94_95_a_subscription_is_acknowledged_with_null_and_a_value_may_be_sent_before_that() {
     let mut app = Scripted::app(app_config());
     let (id, op, params) = receive(&mut app, 21, "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#);
     assert_eq!((op, params.as_str()), (Op::Subscribe, "balance s"));
@@ -898,7 +900,7 @@ fn only_an_invocation_can_be_cancelled_or_report_progress() {
 }
 
 #[test]
-fn item_100_a_changed_list_is_sent_as_a_whole() {
+fn item_100_a_changed_list_is_a_whole_array_and_a_custom_notice_cannot_have_a_method_of_the_protocol() {
     let mut app = Scripted::app(app_config());
     let actions = r#"[{"name":"void_entry","description":"","inputSchema":{"type":"object"}}]"#;
     app.session.notify(Notice::Actions(json(actions)), app.now).unwrap();

@@ -8,6 +8,7 @@ use super::*;
 use crate::claims::draw::sequence;
 use crate::claims::{AppIdError, ClaimCodeError};
 
+/// An hour in seconds.
 const HOUR: u64 = 60 * 60;
 
 fn at(seconds: u64) -> Instant {
@@ -48,8 +49,8 @@ impl Gateway {
         (channel, admission)
     }
 
-    fn bound(&mut self, claim: &BoundDial, app: &str) -> Result<(ChannelId, Admission), HelloRefused> {
-        let channel = self.registry.open(Dial::Bound(claim.clone())).unwrap();
+    fn bound(&mut self, dial: &BoundDial, app: &str) -> Result<(ChannelId, Admission), HelloRefused> {
+        let channel = self.registry.open(Dial::Bound(dial.clone())).unwrap();
         let answer = self.registry.hello(channel, app, self.epoch_ms, &mut self.random);
         if answer.is_err() {
             self.registry.handle_closed(channel, Instant::ZERO);
@@ -81,14 +82,15 @@ fn token(admission: &Admission) -> &str {
 }
 
 fn credentials(admission: &Admission) -> ResumeCredentials {
-    with(&admission.welcome.session_id, token(admission))
+    credentials_of(&admission.welcome.session_id, token(admission))
 }
 
-fn with(session_id: &str, resume_token: &str) -> ResumeCredentials {
+fn credentials_of(session_id: &str, resume_token: &str) -> ResumeCredentials {
     ResumeCredentials { session_id: session_id.into(), resume_token: resume_token.into() }
 }
 
-fn manifest(id: &str, token: &str) -> BoundDial {
+/// A dial to an app whose manifest has these credentials.
+fn bound_dial(id: &str, token: &str) -> BoundDial {
     BoundDial {
         code: ClaimCode::parse("HOST-42").unwrap(),
         session_id: SessionId::parse(id).unwrap(),
@@ -259,8 +261,8 @@ fn unclaimed_sessions_are_listed_newest_first_even_if_the_wall_clock_was_set_bac
 #[test]
 fn item_117_a_hello_on_a_bound_dial_begins_the_session_of_the_manifest_which_is_claimed_at_once() {
     let mut gateway = Gateway::new();
-    let claim = manifest("s_host", "token");
-    let (channel, admission) = gateway.bound(&claim, "ledger").unwrap();
+    let dial = bound_dial("s_host", "token");
+    let (channel, admission) = gateway.bound(&dial, "ledger").unwrap();
     assert_eq!((&*admission.welcome.session_id, token(&admission)), ("s_host", "token"));
     assert_eq!(admission.welcome.claim_state, ClaimState::Bound, "no code; `tesseron/claimed` follows the welcome");
     assert_eq!(admission.claimed_at, Some(1000));
@@ -274,31 +276,31 @@ fn item_117_a_hello_on_a_bound_dial_begins_the_session_of_the_manifest_which_is_
 #[test]
 fn a_claim_is_not_dialled_twice_at_the_same_time() {
     let mut gateway = Gateway::new();
-    let claim = manifest("s_host", "token");
-    let first = gateway.registry.open(Dial::Bound(claim.clone())).unwrap();
-    assert_eq!(gateway.registry.open(Dial::Bound(claim.clone())), Err(OpenRefused::AlreadyDialled));
-    assert!(gateway.registry.open(Dial::Bound(manifest("s_other", "token"))).is_ok());
+    let dial = bound_dial("s_host", "token");
+    let first = gateway.registry.open(Dial::Bound(dial.clone())).unwrap();
+    assert_eq!(gateway.registry.open(Dial::Bound(dial.clone())), Err(OpenRefused::AlreadyDialled));
+    assert!(gateway.registry.open(Dial::Bound(bound_dial("s_other", "token"))).is_ok());
     assert_eq!(gateway.registry.handle_closed(first, at(0)), Departure::Nothing);
-    assert!(gateway.registry.open(Dial::Bound(claim)).is_ok(), "the first connection has ended without a session");
+    assert!(gateway.registry.open(Dial::Bound(dial)).is_ok(), "the first connection has ended without a session");
 }
 
 #[test]
 fn a_manifest_cannot_take_a_session_that_is_not_its_own() {
     let mut gateway = Gateway::new();
-    let claim = manifest("s_host", "token");
-    let (channel, _) = gateway.bound(&claim, "ledger").unwrap();
+    let dial = bound_dial("s_host", "token");
+    let (channel, _) = gateway.bound(&dial, "ledger").unwrap();
     let (_, pending) = gateway.hello("ledger");
-    let unclaimed = manifest(&pending.welcome.session_id, token(&pending));
-    for (claim, app) in [(manifest("s_host", "guess"), "ledger"), (claim.clone(), "notes"), (unclaimed, "ledger")] {
-        let refused = gateway.bound(&claim, app).unwrap_err();
+    let unclaimed = bound_dial(&pending.welcome.session_id, token(&pending));
+    for (dial, app) in [(bound_dial("s_host", "guess"), "ledger"), (dial.clone(), "notes"), (unclaimed, "ledger")] {
+        let refused = gateway.bound(&dial, app).unwrap_err();
         assert_eq!((refused, refused.error().code), (HelloRefused::SessionTaken, -32009));
     }
     assert_eq!(gateway.registry.route("ledger"), Some(channel));
 
     // A session whose app is disconnected cannot be taken, either.
     gateway.registry.handle_closed(channel, at(0));
-    assert_eq!(gateway.bound(&manifest("s_host", "guess"), "ledger").unwrap_err(), HelloRefused::SessionTaken);
-    let (back, admission) = gateway.bound(&claim, "ledger").unwrap();
+    assert_eq!(gateway.bound(&bound_dial("s_host", "guess"), "ledger").unwrap_err(), HelloRefused::SessionTaken);
+    let (back, admission) = gateway.bound(&dial, "ledger").unwrap();
     assert_eq!((gateway.registry.route("ledger"), admission.supersedes), (Some(back), None));
     assert_eq!(gateway.registry.poll_timeout(), None);
 }
@@ -308,7 +310,7 @@ fn bug_13_a_resume_on_a_bound_dial_is_admitted_like_any_other() {
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
-    let bound = gateway.registry.open(Dial::Bound(manifest("s_new", "other"))).unwrap();
+    let bound = gateway.registry.open(Dial::Bound(bound_dial("s_new", "other"))).unwrap();
     let admission = gateway.resume_on(bound, &credentials(&last), "ledger").unwrap();
     assert_eq!(admission.welcome.session_id, last.welcome.session_id);
     assert_eq!(gateway.registry.route("ledger"), Some(bound));
@@ -371,7 +373,7 @@ fn item_106_a_refused_resume_does_not_use_up_the_token() {
     gateway.registry.handle_closed(channel, at(0));
     let channel = gateway.dial();
     for _ in 0..20 {
-        assert!(gateway.resume_on(channel, &with(&last.welcome.session_id, "wrong"), "ledger").is_err());
+        assert!(gateway.resume_on(channel, &credentials_of(&last.welcome.session_id, "wrong"), "ledger").is_err());
         assert!(gateway.resume_on(channel, &credentials(&last), "notes").is_err());
     }
     assert_eq!(gateway.registry.poll_timeout(), Some(at(4 * HOUR)));
@@ -401,7 +403,7 @@ fn item_107_each_reason_to_refuse_a_resume_has_the_same_error_code() {
         (id, &good[1..], "ledger", ResumeRefused::WrongToken),
     ];
     for (id, token, app, expected) in cases {
-        let refused = gateway.resume_on(channel, &with(id, token), app).unwrap_err();
+        let refused = gateway.resume_on(channel, &credentials_of(id, token), app).unwrap_err();
         assert_eq!((refused, refused.error().code), (expected, -32011), "{app} {token}");
     }
     let hidden = [ResumeRefused::UnknownSession, ResumeRefused::OtherApp, ResumeRefused::NeverClaimed, ResumeRefused::WrongToken];
@@ -479,9 +481,9 @@ fn item_109_bug_11_the_late_end_of_an_old_channel_does_not_end_the_session() {
     assert_eq!(gateway.registry.poll_timeout(), None);
 
     // The same for an app that was bound twice with the session of its manifest.
-    let claim = manifest("s_host", "token");
-    let (old, _) = gateway.bound(&claim, "notes").unwrap();
-    let (new, admission) = gateway.bound(&claim, "notes").unwrap();
+    let dial = bound_dial("s_host", "token");
+    let (old, _) = gateway.bound(&dial, "notes").unwrap();
+    let (new, admission) = gateway.bound(&dial, "notes").unwrap();
     assert_eq!(admission.supersedes, Some(old));
     assert_eq!(gateway.registry.handle_closed(old, at(1)), Departure::Nothing);
     assert_eq!(gateway.registry.route("notes"), Some(new));
@@ -649,10 +651,10 @@ impl World {
 
     fn hello(&mut self, app: usize) -> Option<()> {
         let channel = self.registry.open(Dial::Unbound).ok()?;
-        let room = self.sessions.iter().filter(|known| !known.claimed).count() < LIMIT;
+        let has_room = self.sessions.iter().filter(|known| !known.claimed).count() < LIMIT;
         let mut random = self.random();
         let answer = self.registry.hello(channel, APPS[app], 0, &mut random);
-        assert_eq!(answer.is_ok(), room);
+        assert_eq!(answer.is_ok(), has_room);
         let Ok(admission) = answer else { return self.close(channel) };
         self.sessions.push(KnownSession {
             code: Some(code(&admission).to_string()),
@@ -669,17 +671,17 @@ impl World {
 
     fn bound(&mut self, app: usize) -> Option<()> {
         let token = format!("token_{app}");
-        let claim = manifest(&format!("s_host_{app}"), &token);
-        let channel = self.registry.open(Dial::Bound(claim.clone())).ok()?;
+        let dial = bound_dial(&format!("s_host_{app}"), &token);
+        let channel = self.registry.open(Dial::Bound(dial.clone())).ok()?;
         let mut random = self.random();
         let answer = self.registry.hello(channel, APPS[app], 0, &mut random);
-        let known = self.find(app, |known| known.id == claim.session_id);
+        let known = self.find(app, |known| known.id == dial.session_id);
         assert_eq!(answer.is_ok(), known.is_none_or(|known| self.sessions[known].accepts(&token)));
         let Ok(admission) = answer else { return self.close(channel) };
         let old = known.map(|known| self.sessions.remove(known));
         assert_eq!(admission.supersedes, old.as_ref().and_then(|known| known.channel));
         self.sessions.push(KnownSession {
-            id: claim.session_id,
+            id: dial.session_id,
             app,
             claimed: true,
             channel: Some(channel),
@@ -699,13 +701,13 @@ impl World {
         let channel = self.registry.open(Dial::Unbound).ok()?;
         let mut random = self.random();
         let known = &self.sessions[index];
-        let answer = self.registry.resume(channel, &with(known.id.as_str(), &used), APPS[app], &mut random);
+        let answer = self.registry.resume(channel, &credentials_of(known.id.as_str(), &used), APPS[app], &mut random);
         assert_eq!(answer.is_ok(), known.claimed && known.accepts(&used));
         let Ok(admission) = answer else { return self.close(channel) };
         assert_eq!((&*admission.welcome.session_id, admission.supersedes), (known.id.as_str(), known.channel));
         let mut known = self.sessions.remove(index);
-        let lost = if known.current == used { known.previous } else { Some(known.current) };
-        known.spent = lost.or(known.spent);
+        let invalid = if known.current == used { known.previous } else { Some(known.current) };
+        known.spent = invalid.or(known.spent);
         known.previous = Some(used);
         known.current = token(&admission).to_string();
         known.channel = Some(channel);
