@@ -234,8 +234,8 @@ impl Timeouts {
 /// The two time limits of a call: `deadline = min(last activity + idle, start + max_total)`. The last activity is the start or, if
 /// `reset_on_progress` is set, the last accepted progress that advanced: the value increased or, on Tesseron, there was no value.
 ///
-/// Both are counted from the moment when the request is queued: when the call is made, or, if it waits for the handshake, when the
-/// handshake is done. Both pause while an input request of the call is open, since the peer is then waiting for us. Afterwards `idle` is
+/// The start is the moment when the request is queued: when the call is made, or, if the call waits for the handshake, when the handshake
+/// is done. Both limits pause while an input request of the call is open, since the peer is then waiting for us. Afterwards `idle` is
 /// counted from zero again, and `max_total` continues. A subscription is limited by `idle` only until it is acknowledged. See MCP,
 /// "Lifecycle", section "Timeouts".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,7 +267,7 @@ impl CallTimeouts {
         self
     }
 
-    /// Sets the longest time in all; `None` for no limit.
+    /// Sets [`CallTimeouts::max_total`]; `None` for no limit.
     #[must_use]
     pub const fn with_max_total(mut self, max_total: Option<Duration>) -> Self {
         self.max_total = max_total;

@@ -25,8 +25,9 @@ use protocol_core::table::Table;
 pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
+    /// `true` once the call has been polled, for its outcome or its progress.
     polled: bool,
-    /// The slot of the call has been removed: its outcome was read, or the call was detached.
+    /// `true` once the slot of the call has been removed: its outcome was read, or the call was detached.
     has_no_slot: bool,
     /// Updates that were taken from the slot, all at once, and are not yet read. `None` before there are any.
     unread: Option<Box<Unread>>,
@@ -43,8 +44,8 @@ impl Call {
         self.id
     }
 
-    /// Cancels the call. The call then resolves with [`Outcome::Cancelled`]: at once, or, on protocols that answer a cancelled call, within
-    /// [`Timeouts::cancel_grace`](protocol_core::Timeouts::cancel_grace). No effect if the call has ended.
+    /// Cancels the call. The call then resolves with [`Outcome::Cancelled`]: immediately, or, on protocols that answer a cancelled call,
+    /// within [`Timeouts::cancel_grace`](protocol_core::Timeouts::cancel_grace). No effect if the call has ended.
     pub fn cancel(&self, reason: Option<&str>) {
         cancel(&self.shared, self.id, reason);
     }
@@ -135,7 +136,7 @@ impl Call {
 
 fn cancel(shared: &Shared, id: OutboundId, reason: Option<&str>) {
     shared.verb(|state, now, effects| {
-        // It fails if the call has ended. Then nothing is sent.
+        // `Session::cancel` fails if the call has ended. Then nothing is sent.
         if state.session.cancel(id, reason, now).is_ok() {
             effects.output();
         }
@@ -185,8 +186,8 @@ impl Future for Call {
         ready!(this.poll_slot(cx, false, |calls, id| match calls.get(id) {
             Some(slot) if slot.is_open() => false,
             _ => {
-                // The fields are taken one by one, since the slot is large and mostly empty. A field that is not named here would be
-                // dropped under the lock.
+                // The fields are taken one by one, since the slot is large and mostly empty. The rest of the slot is dropped under the
+                // lock, so each field of a type with a `Drop` must be taken here.
                 calls.end(id, |CallSlot { unread, stage, wants_progress: _, span }| {
                     ended = Some(replace(stage, CallStage::Open(None)));
                     unread_and_span = Some((unread.take(), take(span)));
@@ -209,7 +210,7 @@ impl Drop for Call {
             return;
         }
         let slot = self.shared.verb(|state, now, effects| {
-            // It fails if the call has ended. Then nothing is sent.
+            // `Session::cancel` fails if the call has ended. Then nothing is sent.
             if state.session.cancel(self.id, None, now).is_ok() {
                 effects.output();
             }

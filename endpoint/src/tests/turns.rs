@@ -46,7 +46,8 @@ impl Bench {
     fn new(endpoint: impl FnOnce(&Executor) -> Endpoint) -> Self {
         let executor = Executor::new();
         let (pipe, far) = pipe();
-        let gate = Gate::new(pipe, false);
+        let sends_anywhere = false;
+        let gate = Gate::new(pipe, sends_anywhere);
         let (room, during_flush) = (Arc::clone(&gate.room), Arc::clone(&gate.during_flush));
         let driver = Driver::new(endpoint(&executor), gate, executor.timer());
         Self { driver, far, room, during_flush, wakes: Arc::default(), executor }
@@ -336,7 +337,8 @@ fn server_of_many(look: impl Fn(usize, &mut Session) + Send + Sync + 'static) ->
     endpoint
 }
 
-/// If a few are served at a time, a call can use the memory that an earlier call has freed, and other threads get the lock in between.
+/// Events are served a few at a time, so that a call can use the memory that an earlier call has freed, and other threads get the lock in
+/// between.
 #[test]
 fn many_events_are_served_a_few_at_a_time_and_none_is_left() {
     let unread = Arc::new(Mutex::new(Vec::new()));

@@ -50,8 +50,8 @@ enum Source {
 
 impl Source {
     fn of(service: Arc<Service>) -> Self {
-        // Once a service is shared, it changes only through its `Catalog`, and a service with one declares tools, prompts and resources
-        // even while it has none. So the configurations stay valid.
+        // Once a service is shared, it changes only through its `Catalog`, and a service with a `Catalog` declares tools, prompts and
+        // resources even while there are none of them. So the configurations stay valid.
         let sessions = [Era::Legacy, Era::Modern].map(|era| {
             let mut config = service.config();
             config.era = era.config();
@@ -98,8 +98,8 @@ impl Owner {
     fn new(source: Source, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
         let config = Arc::new(config);
         let server = HttpServer::new(Arc::clone(&config), runtime.now());
-        let plain: Arc<dyn Runtime> = Arc::clone(&runtime) as _;
-        Self(Arc::new(Shared { engine: Engine::new(State::new(server), plain), source, runtime, config }))
+        let untimed: Arc<dyn Runtime> = Arc::clone(&runtime) as _;
+        Self(Arc::new(Shared { engine: Engine::new(State::new(server), untimed), source, runtime, config }))
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -140,6 +140,7 @@ impl Owner {
             let (id, opened) = state.begin(&request, &mut context, &mut extensions, now);
             (id, opened, extensions)
         });
+        // The extensions, if no session has taken them, are dropped outside of the lock.
         drop(unused);
         // Made before the machine: if making the machine panics, the exchange is dropped, and so ends at the server.
         let mut exchange = Exchange::new(Arc::clone(self), id);
@@ -177,7 +178,8 @@ impl Shared {
     fn verb<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let (value, starts_deadlines) = self.engine.verb(|state, now, _| {
             let value = change(state, now);
-            state.distribute(&mut None);
+            let mut no_extensions = None;
+            state.distribute(&mut no_extensions);
             (value, state.starts_deadlines())
         });
         if starts_deadlines {
@@ -207,8 +209,8 @@ impl Shared {
         Ok(bytes)
     }
 
-    // In the verbs below, `spare` is at first a clone of `waker`, made before the lock is taken. After the verb, it holds a waker that must
-    // be dropped outside of the lock.
+    // In the verbs below that take a `waker`, `spare` is at first a clone of `waker`, made before the lock is taken. After the verb, it
+    // holds a waker that must be dropped outside of the lock.
 
     // ---- Verbs of exchanges ----
 
@@ -236,7 +238,9 @@ impl Shared {
             for report in core::mem::take(reports) {
                 state.apply(session, report, now);
             }
-            state.distribute(&mut None);
+            // The orders that follow from the reports are moved with the earlier ones.
+            let mut no_extensions = None;
+            state.distribute(&mut no_extensions);
             state.take_orders(session, orders, waker, spare);
         });
     }

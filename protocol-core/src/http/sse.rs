@@ -28,7 +28,7 @@ const MIN_PART: usize = 8;
 const SMALL_PIECE: usize = 4 * 1024;
 /// The length in bytes from which a frame without line ends is written from its own memory ([`Encoder::event`]). Other frames are copied
 /// into one piece.
-const GATHERED: usize = 4 * 1024;
+const LONG_FRAME: usize = 4 * 1024;
 
 /// The bounds of a [`Decoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ pub struct Decoder {
     limits: DecoderLimits,
     /// Bytes that are not yet read.
     input: Bytes,
-    /// The length of the whole piece, of which `input` is the rest.
-    piece: usize,
+    /// The length of the piece of which `input` is the rest.
+    piece_length: usize,
     /// The beginning of the line that `input` continues.
     line: Vec<u8>,
     /// `true` until the first line, which may begin with a byte order mark, is complete.
@@ -173,7 +173,7 @@ impl Decoder {
         Self {
             limits,
             input: Bytes::new(),
-            piece: 0,
+            piece_length: 0,
             line: Vec::new(),
             is_first_line: true,
             after_return: false,
@@ -193,12 +193,12 @@ impl Decoder {
     /// Adds a piece of the stream. Take all items of the last piece first; otherwise the rest of that piece is copied.
     pub fn feed(&mut self, piece: Bytes) {
         if self.input.is_empty() {
-            self.piece = piece.len();
+            self.piece_length = piece.len();
             self.input = piece;
         } else {
             let mut joined = Vec::from(mem::take(&mut self.input));
             joined.extend_from_slice(&piece);
-            self.piece = joined.len();
+            self.piece_length = joined.len();
             self.input = joined.into();
         }
     }
@@ -318,7 +318,7 @@ impl Decoder {
     /// The line from `start` on: a slice, or a copy if the slice would keep alive a piece that is much larger.
     fn part(&self, line: &Bytes, start: usize) -> Bytes {
         let part = line.slice(start..);
-        let is_small_part = self.piece > SMALL_PIECE && part.len().saturating_mul(MIN_PART) < self.piece;
+        let is_small_part = self.piece_length > SMALL_PIECE && part.len().saturating_mul(MIN_PART) < self.piece_length;
         if is_small_part { Bytes::copy_from_slice(&part) } else { part }
     }
 
@@ -336,8 +336,8 @@ impl Decoder {
     }
 }
 
-/// Returns the offset of the first line feed or carriage return. Most bytes are checked thirty-two at a time: the inner loop has no exit,
-/// so that the compiler vectorizes it.
+/// Returns the offset of the first line feed or carriage return. Most bytes are checked thirty-two at a time: the `fold` over a block has
+/// no early exit, so that the compiler vectorizes it.
 fn find_line_end(bytes: &[u8]) -> Option<usize> {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let mut rest = bytes;
@@ -412,7 +412,7 @@ impl Encoder {
     pub fn event(&mut self, id: Option<EventId>, frame: Bytes) {
         self.id(id);
         self.gathered.extend_from_slice(b"data: ");
-        if frame.len() < GATHERED || find_line_end(&frame).is_some() {
+        if frame.len() < LONG_FRAME || find_line_end(&frame).is_some() {
             self.data(&frame);
         } else {
             self.end_gathering();
@@ -518,7 +518,7 @@ mod tests {
 
     const SMALL: DecoderLimits = DecoderLimits { event_bytes: 24, id_bytes: 8 };
 
-    /// The items of `pieces` as text, each with the last id after it, and the error at which the stream ended.
+    /// The items of `pieces` as text, each followed by `@` and the last id at that point, and the error at which the stream ended.
     fn read<'a>(limits: DecoderLimits, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, Option<DecodeError>) {
         let mut decoder = Decoder::new(limits);
         let mut items = Vec::new();
@@ -707,7 +707,7 @@ mod tests {
     #[test]
     fn a_long_frame_is_not_copied_and_is_written_in_order() {
         let mut encoder = Encoder::new();
-        let long = Bytes::from(vec![b'x'; GATHERED]);
+        let long = Bytes::from(vec![b'x'; LONG_FRAME]);
         let memory = long.as_ptr();
         encoder.push("a".into());
         encoder.push(long.clone());
@@ -715,12 +715,12 @@ mod tests {
         let chunks: Vec<_> = core::iter::from_fn(|| encoder.next_chunk()).collect();
         assert_eq!(chunks.len(), 3);
         assert_eq!((&chunks[0][..], &chunks[2][..]), (&b"data: a\n\ndata: "[..], &b"\n\ndata: b\n\n"[..]));
-        assert_eq!((chunks[1].as_ptr(), chunks[1].len()), (memory, GATHERED));
+        assert_eq!((chunks[1].as_ptr(), chunks[1].len()), (memory, LONG_FRAME));
     }
 
     #[test]
     fn an_encoded_frame_is_decoded_with_line_feeds_as_its_line_ends() {
-        let long = "y".repeat(GATHERED);
+        let long = "y".repeat(LONG_FRAME);
         for frame in ["{}", "", "a\nb", "a\r\nb\rc", "\n", " a", ":", long.as_str(), &format!("{long}\n{long}")] {
             for slice in [false, true] {
                 let mut encoder = Encoder::new();

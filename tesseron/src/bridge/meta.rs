@@ -135,6 +135,7 @@ pub(super) fn tools(surface: Surface) -> Vec<Json> {
 }
 
 impl Bridge {
+    /// Handles a call of one of the bridge's own tools.
     pub(super) fn call_meta(&mut self, id: InboundId, tool: Tool, arguments: Option<Json>, depth: u8) {
         let arguments = arguments.unwrap_or_else(Json::empty_object);
         let text = |name: &str| arguments.member(name).and_then(|value| value.as_text());
@@ -302,10 +303,10 @@ impl Bridge {
     fn waiting_codes(&self) -> Vec<String> {
         /// The maximum number of apps in the text.
         const SHOWN: usize = 3;
-        let is_open = |code: &ClaimCode| self.last_refused.as_ref().is_none_or(|last_refused| !last_refused.matches(code));
+        let may_be_valid = |code: &ClaimCode| self.last_refused.as_ref().is_none_or(|last_refused| !last_refused.matches(code));
         let pending = self.registry.pending().into_iter().map(|one| (one.code, String::from(one.app.as_str())));
         let advertised = self.advertised().map(|one| (one.code.clone(), one.app_name.clone()));
-        let waiting = pending.chain(advertised).filter(|(code, _)| is_open(code));
+        let waiting = pending.chain(advertised).filter(|(code, _)| may_be_valid(code));
         waiting.take(SHOWN).map(|(code, app)| alloc::format!("{} ({app})", code.reveal())).collect()
     }
 

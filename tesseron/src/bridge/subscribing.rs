@@ -20,7 +20,7 @@ impl Bridge {
             // A subscription at a session without a channel is replaced by one at a session that has a channel.
             let is_replaced = found.as_ref().is_some_and(|(_, session, _)| session != subscription.session());
             if subscription.channel().is_some() || !is_replaced {
-                // If no response of the app is awaited, the request is answered at once.
+                // If no response of the app is awaited, the reply is sent immediately.
                 if !subscription.await_response(id) {
                     self.reply(id, Reply::Done);
                 }
@@ -53,7 +53,7 @@ impl Bridge {
         let waiting = subscription.agree(channel);
         let reply = match outcome {
             Outcome::Result(_) => Reply::Done,
-            Outcome::Error(error) => translate::refusal(error),
+            Outcome::Error(error) => translate::error_reply(error),
             _ => Reply::Error(RpcError::fixed(RpcError::INTERNAL, "Transport closed: the app is gone")),
         };
         if reply != Reply::Done {

@@ -117,16 +117,16 @@ fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
     }
 }
 
-/// The error for a call that an app's session refused.
-pub(super) fn not_started(refused: SendError) -> RpcError {
-    let code = match refused {
+/// The error for a call that could not be made at an app.
+pub(super) fn not_started(error: SendError) -> RpcError {
+    let code = match error {
         SendError::Full => RpcError::BUSY,
         SendError::Closing => code::TRANSPORT_CLOSED,
         SendError::NotReady => code::UNAUTHORIZED,
         SendError::Unsupported => RpcError::METHOD_NOT_FOUND,
         _ => RpcError::INTERNAL,
     };
-    RpcError::new(code, alloc::format!("the app cannot be asked: {refused}"))
+    RpcError::new(code, alloc::format!("the app cannot be asked: {error}"))
 }
 
 /// The reply to the agent's request to read a resource: the value of the resource, as MCP contents.
@@ -144,14 +144,14 @@ pub(super) fn resource(outcome: Outcome, uri: &str) -> Reply {
             out.push(b']');
             Reply::Contents(Json::written(out))
         }
-        Err(error) => refusal(error),
+        Err(error) => error_reply(error),
     }
 }
 
 /// An error of an app, as the reply to a request of the agent other than a tool call.
 ///
 /// An MCP error that lists URLs to open is replaced, since Tesseron has no such error and the URLs would appear to come from the gateway.
-pub(super) fn refusal(error: RpcError) -> Reply {
+pub(super) fn error_reply(error: RpcError) -> Reply {
     Reply::Error(match error.code {
         RpcError::URL_ELICITATION_REQUIRED => RpcError::internal(error.message),
         _ => error,
@@ -207,7 +207,7 @@ pub(super) fn not_asked(error: &AskError, unavailable: i64, client: &str) -> Rpc
 
 /// Translates the agent's answer into the app's protocol.
 pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, client: &str) -> Answer {
-    let failed = |why: &'static str| Answer::Refused(RpcError::fixed(RpcError::INTERNAL, why));
+    let internal_error = |why: &'static str| Answer::Refused(RpcError::fixed(RpcError::INTERNAL, why));
     match answer {
         Ok(Answer::Sample(sampled)) => Answer::Sample(Sampled::new(sampled.text, sampled.model)),
         Ok(answer) => answer,
@@ -216,15 +216,15 @@ pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, clie
             not_offered(unavailable, client)
         } else {
             let message = alloc::format!("MCP error {}: {}", error.code, error.message);
-            let mut refusal = RpcError::internal(message);
-            refusal.data = error.data;
-            refusal
+            let mut translated = RpcError::internal(message);
+            translated.data = error.data;
+            translated
         }),
         Err(InputFailed::Invalid(why)) => {
             Answer::Refused(RpcError::new(RpcError::INTERNAL, alloc::format!("the agent's answer does not fit: {why}")))
         }
-        Err(InputFailed::TimedOut) => failed("the agent did not answer in time"),
-        Err(_) => failed("the agent is gone"),
+        Err(InputFailed::TimedOut) => internal_error("the agent did not answer in time"),
+        Err(_) => internal_error("the agent is gone"),
     }
 }
 
@@ -235,7 +235,7 @@ pub(super) fn list<T>(name: &'static str, items: impl IntoIterator<Item = T>, ea
     Json::written(out)
 }
 
-/// Adds a member with JSON copied from elsewhere.
+/// Adds a member whose value is the JSON text `value`.
 pub(super) fn copy(object: &mut Object<'_>, name: &'static str, value: &[u8]) {
     push_json(object.member(name), value);
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{UPDATES, call, echo};
 use crate::raw_http::{Failure, Request, ServerProcess};
 
-/// The connections of each kind of hostile client: slow heads, slow bodies, and unread responses.
+/// The number of connections of each kind of hostile client: slow heads, slow bodies, and unread responses.
 const CONNECTIONS: usize = 100;
 /// The time between two bytes of a slow client, and between two connections that send garbage.
 const PACE: Duration = Duration::from_millis(20);
@@ -32,13 +32,13 @@ pub(super) fn latencies(server: &ServerProcess, span: Duration) -> Result<Latenc
         all.push(sent.elapsed());
     }
     all.sort();
-    // The least latency that this share of the calls does not exceed: of few calls, the longest.
+    // The least latency that `percent` per cent of the calls do not exceed. If there are few calls, `at(99)` is the longest of all.
     let at = |percent: usize| all[(all.len() * percent).div_ceil(100) - 1];
     Ok(Latencies { median: at(50), percentile_99: at(99) })
 }
 
 /// Measures calls for a time, while hostile clients send their heads and bodies a byte at a time, do not read their responses, and send
-/// garbage. The time begins once the server has answered a call, after the work that these clients have requested at the beginning.
+/// garbage. Another call is made first and not measured, since it may wait for the work that the hostile clients request at the beginning.
 pub(super) fn latencies_beside_hostile_clients(server: &ServerProcess, span: Duration) -> Result<Latencies, Failure> {
     let is_over = AtomicBool::new(false);
     let mut crowd = Crowd::new(server);
@@ -58,10 +58,11 @@ pub(super) fn latencies_beside_hostile_clients(server: &ServerProcess, span: Dur
     })
 }
 
-/// Hostile clients of one server. A slow connection that the server closes is opened again.
+/// Hostile clients of one server. A slow connection that the server has closed, or that has sent its whole request, is replaced.
 struct Crowd<'a> {
     server: &'a ServerProcess,
-    /// Connections that send their request a byte at a time, each with the index of its next byte. Every second one sends its head at once.
+    /// Connections that send their request a byte at a time, each with the index of its next byte. Every second one sends only its body
+    /// in this way, after the whole head.
     slow: Vec<(Option<TcpStream>, usize)>,
     /// Connections that have asked for many updates, and read nothing.
     _unread: Vec<TcpStream>,
@@ -81,17 +82,16 @@ impl<'a> Crowd<'a> {
     /// Sends one more byte on each slow connection, and garbage on one more connection.
     fn step(&mut self) {
         let request = echo();
-        let head = request.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
+        let head_length = request.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
         for (number, (stream, next)) in self.slow.iter_mut().enumerate() {
             if stream.is_none() {
                 *stream = self.server.connect().ok();
                 *next = 0;
-                // Every second connection sends its head at once, and only its body slowly.
                 if number % 2 == 1
                     && let Some(stream) = stream
-                    && stream.write_all(&request[..head]).is_ok()
+                    && stream.write_all(&request[..head_length]).is_ok()
                 {
-                    *next = head;
+                    *next = head_length;
                 }
             }
             let Some(byte) = request.get(*next) else {

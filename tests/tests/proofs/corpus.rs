@@ -125,7 +125,7 @@ fn a_client_that_chooses_the_era_keeps_its_guarantees_with_frames_in_any_order()
         r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":3,"progress":1}}"#,
     ];
-    // `tests::fuzz::session` has the meaning of the bytes.
+    // The documentation of `tests::fuzz::session` explains the bytes. Bit 3 of the second byte lets the client choose the era.
     let mut rng = testkit::Rng::new(28);
     for _ in 0..1_500 {
         let kind = (rng.number() as u8) & 0x72;

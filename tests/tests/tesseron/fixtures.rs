@@ -27,8 +27,8 @@ fn fixture(id: &str) -> Fixture {
 fn not_passed(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -> Result<Outcome, Failure>) -> Vec<String> {
     fixtures
         .map(|fixture| (described(play(&fixture)), fixture.id))
-        .filter(|(how, _)| how != "passed")
-        .map(|(how, id)| format!("{id}: {how}"))
+        .filter(|(result, _)| result != "passed")
+        .map(|(result, id)| format!("{id}: {result}"))
         .collect()
 }
 
@@ -135,7 +135,7 @@ fn an_app_that_sends_a_frame_twice_fails_at_the_next_step() {
 }
 
 #[test]
-fn an_app_that_sends_an_extra_frame_or_does_not_close_fails_at_that_step() {
+fn an_app_that_sends_an_extra_frame_or_does_not_close_fails_at_the_step_that_checks_this() {
     let mut broken = 0;
     for fixture in of_apps() {
         for (step, kind) in fixture.steps.iter().map(|step| &step.kind).enumerate() {
@@ -167,7 +167,7 @@ enum Broken {
     App(fn(&mut World)),
 }
 
-/// The id of a fixture, the step at which it must fail, and the way in which the app is broken.
+/// Ways to break apps. Each has the id of a fixture, and the step at which the fixture must fail.
 fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
     use Broken::{App, By};
     let set = |path: &'static str, value: Value| {
@@ -208,7 +208,7 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         ("actions/cancel-while-validating", 6, App(|world| world.actions[0].validates_for_ms = 0)),
         // The app keeps a cancel that comes before its invocation: the saboteur delivers the cancel after the invocation.
         ("actions/cancel-of-nothing", 4, By(Sabotage::Delays(1))),
-        // The action returns at once, so its result comes instead of the error of the deadline.
+        // The action returns immediately, so its result comes instead of the error of the deadline.
         ("actions/timeout-is-answered", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
         ("actions/progress-backwards", 4, By(Sabotage::changes_sent(2, |frame| frame["params"]["percent"] = json!(20)))),
         ("actions/name-in-use", 4, By(Sabotage::DropsReceived(2))),
@@ -259,8 +259,8 @@ fn known_code() -> Value {
 }
 
 #[test]
-fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
-    let (mut proven, mut elsewhere) = (Vec::new(), Vec::new());
+fn every_fixture_of_apps_fails_at_the_expected_step_if_its_rule_is_broken() {
+    let (mut proven, mut unexpected) = (Vec::new(), Vec::new());
     for (id, step, broken) in broken_apps() {
         let mut fixture = fixture(id);
         let outcome = match broken {
@@ -273,10 +273,10 @@ fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
         };
         match outcome {
             Err(failed) if failed.step == step => proven.push(id.to_owned()),
-            other => elsewhere.push(format!("{id} should fail at step {step}: {}", described(other))),
+            other => unexpected.push(format!("{id} should fail at step {step}: {}", described(other))),
         }
     }
-    assert_eq!(elsewhere, [""; 0]);
+    assert_eq!(unexpected, [""; 0]);
     let missing: Vec<_> = of_apps().map(|fixture| fixture.id).filter(|id| !proven.contains(id)).collect();
     assert_eq!(missing, [""; 0]);
 }
@@ -288,10 +288,10 @@ fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
 /// numbers of frames are greater by one.
 fn frames_of_gateway(fixture: &Fixture) -> Vec<(usize, usize, Value)> {
     let sent = sent(fixture);
-    let claims = sent.iter().any(|(_, frame)| frame["method"] == "tesseron/claimed");
+    let has_claimed = sent.iter().any(|(_, frame)| frame["method"] == "tesseron/claimed");
     let is_call = |frame: &Value| frame.get("id").is_some() && frame.get("method").is_some_and(|method| method != "tesseron/bind");
-    let first = sent.iter().position(|(_, frame)| is_call(frame)).filter(|_| !claims).unwrap_or(sent.len());
-    sent.iter().enumerate().map(|(nth, (step, frame))| (nth + usize::from(nth >= first), *step, (*frame).clone())).collect()
+    let first_shifted = sent.iter().position(|(_, frame)| is_call(frame)).filter(|_| !has_claimed).unwrap_or(sent.len());
+    sent.iter().enumerate().map(|(nth, (step, frame))| (nth + usize::from(nth >= first_shifted), *step, (*frame).clone())).collect()
 }
 
 fn sabotaged_gateway(fixture: &Fixture, sabotage: Sabotage) -> Result<Outcome, Failure> {
@@ -372,7 +372,7 @@ fn an_error_in_a_fixture_is_reported_with_its_file_and_its_step() {
     assert_eq!(errors_of(|_| {}), [""; 0]);
     let step = |index: usize, step: Value| errors_of(|file| file["steps"][index] = step);
     let frame = |id: Value| json!({"jsonrpc": "2.0", "id": id});
-    for (described, expected) in [
+    for (errors, expected) in [
         (
             errors_of(|file| file["id"] = json!("actions/y")),
             "actions/x.json: `id` is \"actions/y\", which is not the path of the file",
@@ -411,26 +411,26 @@ fn an_error_in_a_fixture_is_reported_with_its_file_and_its_step() {
         (step(1, json!({"send": frame(json!("~ref:other"))})), "actions/x.json, step 1: `id`: other is not captured before"),
         (step(1, json!({"send": frame(json!("~any"))})), "actions/x.json, step 1: `id`: `~any` cannot be sent"),
     ] {
-        assert_eq!(described.len(), 1, "{expected}: {described:?}");
-        assert!(described[0].starts_with(expected), "{expected}: {described:?}");
+        assert_eq!(errors.len(), 1, "{expected}: {errors:?}");
+        assert!(errors[0].starts_with(expected), "{expected}: {errors:?}");
     }
-    let described = Fixture::parse("x.json", "{").expect_err("it is no JSON");
-    assert!(described[0].to_string().starts_with("x.json: is no JSON: "), "{described:?}");
+    let errors = Fixture::parse("x.json", "{").expect_err("it is no JSON");
+    assert!(errors[0].to_string().starts_with("x.json: is no JSON: "), "{errors:?}");
 }
 
 #[test]
-fn all_errors_of_a_fixture_are_reported_at_once() {
-    let described = errors_of(|file| {
+fn all_errors_of_a_fixture_are_reported_together() {
+    let errors = errors_of(|file| {
         file["title"] = json!(7);
         file["steps"][0] = json!({"expectClosed": 1});
         file["steps"][1]["send"]["id"] = json!("~");
     });
-    assert_eq!(described.len(), 3, "{described:?}");
+    assert_eq!(errors.len(), 3, "{errors:?}");
 }
 
-// ---- Steps that no fixture of upstream has ----
+// ---- The earliest step of a frame, and missing features ----
 
-fn one_off(steps: Value) -> Result<Outcome, Failure> {
+fn run_steps(steps: Value) -> Result<Outcome, Failure> {
     let world = json!({"actions": [{"name": "ping", "returns": 1}]});
     let file = json!({"id": "x", "title": "X", "spec": "/", "requires": [], "fixture": world, "steps": steps});
     let fixture = Fixture::parse("x.json", &file.to_string()).expect("a valid fixture");
@@ -443,14 +443,14 @@ fn a_frame_that_comes_before_its_earliest_step_fails() {
         "capabilities": {"streaming": true, "subscriptions": true, "sampling": true, "elicitation": true}, "agent": {"id": "a", "name": "A"}}});
     let invoke = json!({"jsonrpc": "2.0", "id": 1, "method": "actions/invoke", "params": {"name": "ping", "input": {}, "invocationId": "i"}});
     let cancel = json!({"jsonrpc": "2.0", "method": "actions/cancel", "params": {"invocationId": "i"}});
-    let with = |first: Value, second: Value| {
-        one_off(
+    let run_with = |first: Value, second: Value| {
+        run_steps(
             json!([{"recv": {"id": "~capture:hello"}}, {"send": welcome}, first, second, {"recv": {"id": 1}, "notBefore": "here"}]),
         )
     };
-    assert_eq!(with(json!({"send": invoke, "label": "here"}), json!({"send": cancel})), Ok(Outcome::Passed));
+    assert_eq!(run_with(json!({"send": invoke, "label": "here"}), json!({"send": cancel})), Ok(Outcome::Passed));
     let failed =
-        with(json!({"send": invoke}), json!({"send": cancel, "label": "here"})).expect_err("the frame comes before the cancel");
+        run_with(json!({"send": invoke}), json!({"send": cancel, "label": "here"})).expect_err("the frame comes before the cancel");
     assert_eq!(failed.step, 4);
     assert!(failed.what.ends_with("came too early"), "{failed}");
 }

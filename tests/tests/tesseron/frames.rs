@@ -1,5 +1,6 @@
 //! Framing and JSON-RPC on Tesseron, at both ends (`docs/protocols/tesseron.md`, "Framing and JSON-RPC"). Each frame is answered as the
-//! specification of the wire format demands, or ignored; no session panics, and running calls go on unless the frame is too long.
+//! specification of the wire format demands, or ignored; no session panics, and running calls go on unless the frame is too long. The
+//! section "Former numbers" of that page explains `item_N` in the names of tests.
 
 use bytes::Bytes;
 use protocol_core::{
@@ -22,12 +23,12 @@ struct Victim {
 enum Phase {
     /// An app whose hello was sent.
     HelloSent,
-    /// An app that was welcomed and serves `i1`, its request 100.
+    /// An app that was welcomed and serves the invocation `i1`, which is request 100 of the gateway.
     Serving(InboundId),
     /// A gateway that has received nothing.
     Fresh,
     /// A gateway whose owner has not answered the hello.
-    Asked,
+    HelloReceived,
     /// A gateway whose app is not claimed.
     Unclaimed,
     /// A gateway with its call 1 in flight.
@@ -48,7 +49,7 @@ impl Victim {
         calling.invoke_action();
         Self::drained([
             (Phase::Fresh, Scripted::new(gateway_config())),
-            (Phase::Asked, asked),
+            (Phase::HelloReceived, asked),
             (Phase::Unclaimed, Scripted::unclaimed_gateway(gateway_config())),
             (Phase::Calling, calling),
         ])
@@ -75,7 +76,7 @@ impl Victim {
             Phase::HelloSent => assert!(end.frame(WELCOME).session.is_ready(), "{why}"),
             Phase::Serving(id) => assert_eq!(end.respond(id).sent(), [invoked(100, "i1", "\"ok\"")], "{why}"),
             Phase::Fresh => assert!(end.frame(&hello(1, "1.2.0")).sent()[0].contains(r#""id":1,"result""#), "{why}"),
-            Phase::Asked => {
+            Phase::HelloReceived => {
                 end.session.welcome(Ok(welcome()), end.now).unwrap();
                 assert!(end.sent()[0].contains(r#""id":1,"result""#), "{why}");
             }
@@ -92,7 +93,7 @@ impl Victim {
     }
 }
 
-/// Passes `frame` to both ends in every phase. Checks that no end answers, that at most a violation is reported, and that each end goes on.
+/// Passes `frame` to both ends in every phase. Checks that no end answers, that each reports at most one violation, and goes on.
 #[track_caller]
 fn expect_ignored(frame: impl Into<Bytes>) {
     expect_ignored_by(Victim::all(), frame);
@@ -199,6 +200,7 @@ fn everything() -> Vec<String> {
 #[test]
 fn item_1_every_frame_is_exactly_one_envelope_of_json_rpc_2() {
     let frames = everything();
+    // Each frame in the trace follows its direction, which takes two bytes.
     let mut kinds: Vec<_> = frames.iter().map(|frame| kind(&frame[2..])).collect();
     assert!(kinds.len() > 60, "only {} frames", kinds.len());
     kinds.sort_unstable();
@@ -222,7 +224,7 @@ const IDS: [&str; 10] = [
 
 #[test]
 fn item_2_a_response_has_the_id_of_its_request_in_type_and_value() {
-    let answered = |frame: &str, id: &str| {
+    let assert_has_id = |frame: &str, id: &str| {
         let given: Value = serde_json::from_str(id).unwrap();
         let frame: Value = serde_json::from_str(frame).unwrap();
         assert_eq!(frame.get("id"), Some(&given));
@@ -230,21 +232,21 @@ fn item_2_a_response_has_the_id_of_its_request_in_type_and_value() {
     for id in IDS {
         let mut gateway = Scripted::new(gateway_config());
         gateway.frame(&hello(1, "1.2.0").replacen(r#""id":1"#, &format!(r#""id":{id}"#), 1));
-        answered(&gateway.sent()[0], id);
+        assert_has_id(&gateway.sent()[0], id);
         for (method, params) in [("sampling/request", "{}"), ("x/y", "{}"), ("tesseron/hello", "{}"), ("sampling/request", "[]")] {
             gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
             let sent = gateway.sent();
             assert_eq!(sent.len(), 1, "{id} {method}");
-            answered(&sent[0], id);
+            assert_has_id(&sent[0], id);
         }
 
         let mut app = Scripted::app(app_config());
         app.frame(&invoke(1, "i").replacen(r#""id":1"#, &format!(r#""id":{id}"#), 1));
         let serve = app.request();
-        answered(&app.respond(serve).sent()[0], id);
+        assert_has_id(&app.respond(serve).sent()[0], id);
         for (method, params) in [("actions/invoke", "{}"), ("x/y", "{}"), ("resources/read", "[]")] {
             app.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
-            answered(&app.sent()[0], id);
+            assert_has_id(&app.sent()[0], id);
         }
     }
 }
@@ -338,7 +340,7 @@ fn a_session_refuses_a_bind_as_an_unknown_method() {
 }
 
 #[test]
-fn item_3_an_unknown_notification_or_one_of_the_other_end_is_never_answered() {
+fn item_3_an_unknown_notification_or_one_that_only_the_other_end_may_send_is_never_answered() {
     for mut victim in Victim::all() {
         for params in ["", r#","params":{"a":1}"#] {
             victim.end.frame(&format!(r#"{{"jsonrpc":"2.0","method":"x/y"{params}}}"#));
@@ -484,7 +486,7 @@ fn item_6_a_notification_with_missing_or_ill_typed_params_is_ignored() {
 
 /// Checks that each victim answers the request with one error of `code`, and that its session goes on.
 #[track_caller]
-fn refused(victims: impl Fn() -> Vec<Victim>, method: &str, params: &str, code: i64) {
+fn expect_refused(victims: impl Fn() -> Vec<Victim>, method: &str, params: &str, code: i64) {
     for mut victim in victims() {
         victim.end.frame(&format!(r#"{{"jsonrpc":"2.0","id":50,"method":"{method}"{params}}}"#));
         let sent = victim.end.sent();
@@ -509,37 +511,37 @@ fn item_7_a_request_to_an_app_with_ill_typed_params_is_refused_as_invalid() {
     ];
     for (method, members) in all {
         for params in ill_typed(members) {
-            refused(serving, method, &format!(r#","params":{params}"#), -32602);
+            expect_refused(serving, method, &format!(r#","params":{params}"#), -32602);
         }
         for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#, r#","params":"x""#] {
-            refused(serving, method, params, -32602);
+            expect_refused(serving, method, params, -32602);
         }
     }
     let long = format!(r#","params":{{"name":"t","invocationId":"{}"}}"#, "i".repeat(2000));
-    refused(serving, "actions/invoke", &long, -32602);
-    // Half of a surrogate pair cannot be written back.
-    refused(serving, "actions/invoke", r#","params":{"name":"t","invocationId":"\ud800"}"#, -32602);
+    expect_refused(serving, "actions/invoke", &long, -32602);
+    // Half of a surrogate pair cannot be repeated in the result.
+    expect_refused(serving, "actions/invoke", r#","params":{"name":"t","invocationId":"\ud800"}"#, -32602);
 }
 
 #[test]
 fn item_7_an_input_request_to_a_gateway_with_ill_typed_params_is_refused_as_invalid() {
     let calling = || Victim::gateways().into_iter().skip(3).collect::<Vec<_>>();
-    let named = ("invocationId", r#""inv_1""#, "\"");
+    let invocation_id = ("invocationId", r#""inv_1""#, "\"");
     let all: [(&str, &[Member]); 2] = [
-        ("sampling/request", &[named, ("prompt", r#""?""#, "\""), ("maxTokens", "1", "-1n")]),
-        ("elicitation/request", &[named, ("question", r#""?""#, "\""), ("schema", r#"{"type":"object"}"#, "")]),
+        ("sampling/request", &[invocation_id, ("prompt", r#""?""#, "\""), ("maxTokens", "1", "-1n")]),
+        ("elicitation/request", &[invocation_id, ("question", r#""?""#, "\""), ("schema", r#"{"type":"object"}"#, "")]),
     ];
     for (method, members) in all {
         for params in ill_typed(members).into_iter().filter(|params| !params.contains(r#""maxTokens":1}"#)) {
-            refused(calling, method, &format!(r#","params":{params}"#), -32602);
+            expect_refused(calling, method, &format!(r#","params":{params}"#), -32602);
         }
         for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#] {
-            refused(calling, method, params, -32602);
+            expect_refused(calling, method, params, -32602);
         }
     }
-    for most in ["0", "-1", "1.5", "1e3", "99999999999999999999"] {
-        let params = format!(r#","params":{{"invocationId":"inv_1","prompt":"?","maxTokens":{most}}}"#);
-        refused(calling, "sampling/request", &params, -32602);
+    for max_tokens in ["0", "-1", "1.5", "1e3", "99999999999999999999"] {
+        let params = format!(r#","params":{{"invocationId":"inv_1","prompt":"?","maxTokens":{max_tokens}}}"#);
+        expect_refused(calling, "sampling/request", &params, -32602);
     }
 }
 
@@ -554,19 +556,19 @@ fn item_7_a_hello_with_ill_typed_params_is_refused_as_invalid_and_a_resume_as_fa
         ("capabilities", "{}", "{"),
     ];
     for params in ill_typed(&manifest) {
-        refused(fresh, "tesseron/hello", &format!(r#","params":{params}"#), -32602);
+        expect_refused(fresh, "tesseron/hello", &format!(r#","params":{params}"#), -32602);
     }
     let credentials = [("sessionId", r#""s""#, "\""), ("resumeToken", r#""t""#, "\"")];
     for params in ill_typed(&[&manifest[..], &credentials[..]].concat()) {
-        refused(fresh, "tesseron/resume", &format!(r#","params":{params}"#), -32011);
+        expect_refused(fresh, "tesseron/resume", &format!(r#","params":{params}"#), -32011);
     }
     for app in [r#"{"name":"n"}"#, r#"{"id":1,"name":"n"}"#, r#"{"id":"a"}"#, r#"{"id":"a","name":[]}"#] {
         let params =
             format!(r#","params":{{"protocolVersion":"1.2.0","app":{app},"actions":[],"resources":[],"capabilities":{{}}}}"#);
-        refused(fresh, "tesseron/hello", &params, -32602);
+        expect_refused(fresh, "tesseron/hello", &params, -32602);
     }
-    refused(fresh, "tesseron/hello", "", -32602);
-    refused(fresh, "tesseron/hello", r#","params":[]"#, -32602);
+    expect_refused(fresh, "tesseron/hello", "", -32602);
+    expect_refused(fresh, "tesseron/hello", r#","params":[]"#, -32602);
 }
 
 // ---- Responses ----
@@ -625,9 +627,9 @@ fn item_9_a_response_with_a_malformed_error_is_still_a_failure() {
             app.frame(&format!(r#"{{"jsonrpc":"2.0","id":{exchange},"error":{error}}}"#));
         }
         let answers: Vec<_> = app.events().into_iter().filter(|event| matches!(event, Event::Input { .. })).collect();
-        let no = Event::Input { id, key: keys[1], answer: Ok(Answer::Confirm(false)) };
+        let declined = Event::Input { id, key: keys[1], answer: Ok(Answer::Confirm(false)) };
         let failed = InputFailed::Invalid("it is neither a result nor a proper error".into());
-        assert_eq!(answers, [Event::Input { id, key: keys[0], answer: Err(failed) }, no], "{error}");
+        assert_eq!(answers, [Event::Input { id, key: keys[0], answer: Err(failed) }, declined], "{error}");
     }
 }
 
@@ -671,7 +673,7 @@ fn item_10_a_missing_result_is_null() {
 
 /// Returns `frame` with unknown members in its envelope and at the start of its parameters and its result.
 fn with_unknown_members(frame: &str) -> String {
-    let more = |depth: &str| format!(r#"{depth}"x-more":{{"params":[],"id":7,"method":"x"}},"#);
+    let more = |opening: &str| format!(r#"{opening}"x-more":{{"params":[],"id":7,"method":"x"}},"#);
     frame
         .replacen('{', &more("{"), 1)
         .replace(r#""params":{"#, &more(r#""params":{"#))
@@ -726,7 +728,7 @@ fn item_11_unknown_members_are_ignored_everywhere() {
     assert_eq!(events_of_both[0], events_of_both[1]);
 }
 
-// ---- The end of a channel, and frames that are sent ----
+// ---- The end of a channel, the limit of a frame, and frames that are sent ----
 
 #[test]
 fn item_12_and_65_the_end_of_the_transport_loses_every_call_exactly_once() {
