@@ -47,6 +47,7 @@ impl Bench {
         Self::over(true)
     }
 
+    /// A bench whose transport may be written by a verb if `sends_anywhere`; otherwise only the task of the driver writes it.
     fn over(sends_anywhere: bool) -> Self {
         let executor = Executor::new();
         let (near, mut far) = pipe();
@@ -57,10 +58,10 @@ impl Bench {
         let act = Arc::clone(&gate.during_flush);
         let driven: Driven = Box::pin(drive(endpoint, gate, executor.timer()));
         let driven = Arc::new(Mutex::new(Some(driven)));
-        let (held, end) = (Arc::clone(&driven), Arc::<Mutex<Vec<_>>>::default());
+        let (driven_by_task, end) = (Arc::clone(&driven), Arc::<Mutex<Vec<_>>>::default());
         let ended = Arc::clone(&end);
         executor.spawn(async move {
-            let driving = poll_fn(|cx| match &mut *held.lock().unwrap() {
+            let driving = poll_fn(|cx| match &mut *driven_by_task.lock().unwrap() {
                 Some(driven) => driven.as_mut().poll(cx).map(Some),
                 None => Poll::Ready(None),
             });
@@ -197,9 +198,9 @@ fn a_call_that_was_sent_early_times_out_at_its_deadline() {
 fn a_call_made_during_an_early_send_is_sent_after_it() {
     let mut bench = Bench::new();
     let (peer, second) = (bench.peer.clone(), Arc::<Mutex<Option<Call>>>::default());
-    let held = Arc::clone(&second);
+    let second_in_flush = Arc::clone(&second);
     bench.at_next_flush(move || {
-        *held.lock().unwrap() = Some(peer.call_tool("any", Json::empty_object()).unwrap());
+        *second_in_flush.lock().unwrap() = Some(peer.call_tool("any", Json::empty_object()).unwrap());
     });
     let first = bench.call();
     assert_eq!(bench.written(), [3]);
@@ -407,9 +408,9 @@ impl Wake for PolledByWake {
 }
 
 /// A runtime that makes each task a [`PolledByWake`].
-struct AtOnce;
+struct InPlaceRuntime;
 
-impl Runtime for AtOnce {
+impl Runtime for InPlaceRuntime {
     fn now(&self) -> protocol_core::Instant {
         protocol_core::Instant::ZERO
     }
@@ -426,7 +427,7 @@ impl Runtime for AtOnce {
 /// that verb, and woke itself without end.
 #[test]
 fn regression_a_task_that_is_polled_within_an_early_send_does_not_wake_itself() {
-    let runtime = Arc::new(AtOnce);
+    let runtime = Arc::new(InPlaceRuntime);
     let greet = Tool::new("greet", async |_: Context, (): ()| Ok("hello"));
     let server = Endpoint::server(Arc::new(service().tool(greet)), runtime.clone());
     let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), runtime.clone());
@@ -448,6 +449,7 @@ fn regression_a_task_that_is_polled_within_an_early_send_does_not_wake_itself() 
 /// A transport that, if it `stalls`, is sometimes not ready to write or to flush at the first poll.
 struct Stalling {
     pipe: Pipe,
+    /// The frames that were accepted, and are not flushed yet.
     taken: Vec<Bytes>,
     draw: Draw,
     stalls: bool,
@@ -525,22 +527,23 @@ fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
     }
     let ends = Arc::<Mutex<Vec<String>>>::default();
     let callers = 1 + seed % 3;
-    let calling = Arc::new(AtomicUsize::new(usize::try_from(callers).unwrap()));
+    let callers_left = Arc::new(AtomicUsize::new(usize::try_from(callers).unwrap()));
     for caller in 0..callers {
-        let (peer, ends, executor, calling) = (peer.clone(), Arc::clone(&ends), executor.clone(), Arc::clone(&calling));
+        let (peer, ends, executor) = (peer.clone(), Arc::clone(&ends), executor.clone());
+        let callers_left = Arc::clone(&callers_left);
         let mut draw = Draw(seed * 31 + caller);
         executor.clone().spawn(async move {
             let mut timer = executor.timer();
             for number in 0..30 {
-                let pause = [0, 1000, 1_000_000, 90_000_000][usize::try_from(draw.below(4)).unwrap()];
-                let at = timer.now().saturating_add(Duration::from_micros(draw.below(pause + 1) + 1));
+                let max_pause = [0, 1000, 1_000_000, 90_000_000][usize::try_from(draw.below(4)).unwrap()];
+                let at = timer.now().saturating_add(Duration::from_micros(draw.below(max_pause + 1) + 1));
                 poll_fn(|cx| timer.poll_until(cx, at)).await;
                 let micros = [7, 1000, 300_000, 3_000_000, 40_000_000][usize::try_from(draw.below(5)).unwrap()] + draw.below(1000);
                 let params = json!({"name": "nap", "arguments": {"micros": micros, "times": draw.below(3)}});
                 let mut call = Invoke::new(Op::CallTool, text(params));
                 let mut limit = || {
-                    let most = [0, 2_000_000, 60_000_000][usize::try_from(draw.below(3)).unwrap()];
-                    (most > 0).then(|| Duration::from_micros(draw.below(most) + 11))
+                    let max_micros = [0, 2_000_000, 60_000_000][usize::try_from(draw.below(3)).unwrap()];
+                    (max_micros > 0).then(|| Duration::from_micros(draw.below(max_micros) + 11))
                 };
                 let mut limits = CallTimeouts::NONE;
                 (limits.idle, limits.max_total) = (limit(), limit());
@@ -557,7 +560,7 @@ fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
                 drop(call);
                 ends.lock().unwrap().push(format!("{caller} {number} {:?} {ended:?}", executor.now()));
             }
-            if calling.fetch_sub(1, Ordering::Relaxed) == 1 {
+            if callers_left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 peer.close(Close::Graceful { grace: ms(1000) });
             }
         });
@@ -574,7 +577,8 @@ fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
 fn early_sends_change_neither_the_outcome_nor_the_time_of_a_call() {
     for seed in 0..60 {
         for stalls in [false, true] {
-            assert_eq!(ends_of(seed, stalls, true), ends_of(seed, stalls, false), "seed {seed}, stalls: {stalls}");
+            let [early, by_turns] = [true, false].map(|sends_anywhere| ends_of(seed, stalls, sends_anywhere));
+            assert_eq!(early, by_turns, "seed {seed}, stalls: {stalls}");
         }
     }
 }

@@ -20,7 +20,7 @@ fn tool(name: &str) -> Tool {
 }
 
 fn many(count: usize) -> Service {
-    // Registered in reverse order, since the list must be sorted by name.
+    // Registered in reverse order, so that only sorting by name gives the expected order.
     (0..count).rev().fold(service().page_size(10), |service, number| service.tool(tool(&format!("tool{number:03}"))))
 }
 
@@ -116,7 +116,7 @@ fn a_prompt_is_listed_and_returns_messages_with_progress() {
 }
 
 #[test]
-fn a_prompt_without_a_required_argument_or_with_a_wrong_one_is_refused() {
+fn an_unknown_prompt_and_wrong_arguments_are_refused_and_a_failed_prompt_is_an_internal_error() {
     let get = |params| {
         let run = Harness::new(service().prompt(workflow())).request(Op::GetPrompt, text(params));
         run.error().map(|error| (error.code, String::from(&*error.message)))
@@ -285,7 +285,8 @@ fn a_typed_prompt_may_have_arguments_of_a_type_that_contains_itself() {
 #[test]
 fn a_service_does_not_declare_a_list_without_items() {
     for op in [Op::ListPrompts, Op::ListResources, Op::ListResourceTemplates, Op::Complete, Op::ListTools] {
-        // The call is held until the handshake. It is then refused without being sent, since the server has not declared the list.
+        // The server has not declared the list, so no request is sent: a call that was held until the handshake ends as invalid, and a
+        // later call is refused.
         let run = Harness::new(service()).request(op, Json::empty_object());
         let refused = run.refused.as_ref().is_some_and(|refused| refused.why == SendError::Unsupported);
         let invalid =

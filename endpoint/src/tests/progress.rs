@@ -91,7 +91,7 @@ fn progress_in_subranges_is_reported_as_progress_of_the_whole() {
         download.finish();
         process.percent(25.0);
         process.subrange(0.5..1.0).fraction(0.5);
-        // A report of an earlier part is left out, since a greater value was reported before.
+        // A report of an earlier part is dropped, since a greater value was reported before.
         download.fraction(0.9);
         upload.progress(Progress::count(1, 2).with_message("half of it is up"));
         upload.finish();
@@ -117,7 +117,7 @@ fn logs_are_sent_with_their_level_and_logger() {
 }
 
 #[test]
-fn a_call_past_its_deadline_returns_the_last_checkpoint() {
+fn a_call_past_its_deadline_returns_the_last_checkpoint_which_must_be_an_object() {
     let run = run(Tool::new("saves", async |context: Context, (): ()| {
         for done in 1..10 {
             context.checkpoint(&json!({"done": done}));

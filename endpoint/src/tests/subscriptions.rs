@@ -22,16 +22,15 @@ struct Channel {
 }
 
 impl Channel {
-    /// Opens a channel for a new session, or to resume the session `s_1` with the token `resume`. The app allows at most `most`
-    /// subscriptions.
-    fn open(resume: Option<&str>, most: usize) -> Self {
+    /// Opens a channel for a new session, or to resume the session `s_1` with the token `resume`.
+    fn open(resume: Option<&str>, max_subscriptions: usize) -> Self {
         let executor = Executor::new();
         let resource = |name: &str| Resource::new(name, name, async |_| Ok(ResourceContents::text("0"))).subscribable();
         let service = service().resource(resource("balance")).resource(resource("rate"));
         let mut app = App::default();
         app.resume = resume.map(|token| ResumeCredentials { session_id: "s_1".into(), resume_token: token.into() });
         let mut config = service.app(&AppId::parse("ledger").unwrap(), app);
-        config.limits.in_flight = most;
+        config.limits.in_flight = max_subscriptions;
         let endpoint = Endpoint::serving(Arc::new(service), config, executor.runtime());
         Self { endpoint, executor, last_id: 1 }
     }
@@ -75,7 +74,7 @@ impl Channel {
         sent.map(|sent| serde_json::from_slice(&sent.frame).unwrap()).collect()
     }
 
-    /// Makes a request, and returns the answer.
+    /// Makes a request of the gateway, and returns the response of the app.
     fn exchange(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         self.receive(&json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}));
@@ -112,7 +111,7 @@ impl Channel {
     }
 }
 
-/// The gateway of the reference implementation does not subscribe again after a resume.
+/// The gateway of the reference implementation does not subscribe again after a resume, so the app must keep the subscriptions.
 #[test]
 fn subscriptions_survive_any_number_of_resumes() {
     let mut channel = Channel::first().subscribed("balance", "inv_1").subscribed("rate", "inv_2");

@@ -99,7 +99,7 @@ fn progress_reports_each_step_before_its_sleep_and_sleeps_after_the_last() {
 }
 
 #[test]
-fn progress_is_not_held_back_by_a_rate_window() {
+fn progress_is_not_delayed_by_a_rate_window() {
     let run = call("progress", &json!({ "steps": 100, "step_ms": 1 }));
     assert_eq!(run.values(), (1..=100).map(f64::from).collect::<Vec<_>>());
     assert_eq!(run.counters.progress_refused, 0);
@@ -164,8 +164,8 @@ fn progress_that_is_cut_short_records_the_steps_whose_sleep_was_completed() {
     assert_eq!(run.outcome(), Some(&Outcome::Cancelled));
     assert_eq!(run.values(), [1.0, 2.0, 3.0]);
     assert_eq!(run.ended, Some(ms(250)), "the handler stops in its sleep");
-    let left = json!({ "steps": 2, "notified": true, "done": false });
-    assert_eq!(lines.line(), json!({ "tool": "progress", "outcome": "cancelled", "done": false, "steps": 2, "partial": left }));
+    let partial = json!({ "steps": 2, "notified": true, "done": false });
+    assert_eq!(lines.line(), json!({ "tool": "progress", "outcome": "cancelled", "done": false, "steps": 2, "partial": partial }));
 
     let lines = Lines::default();
     let run = Harness::new(service(&lines.options(Some(ms(250))))).call_tool("progress", given);
@@ -225,7 +225,7 @@ fn countdown_reports_progress_from_0_to_the_total_and_does_not_sleep_after_the_l
 }
 
 #[test]
-fn countdown_from_0_is_over_at_once_and_without_arguments_takes_ten_seconds() {
+fn countdown_from_0_ends_immediately_and_without_arguments_takes_ten_seconds() {
     let run = call("countdown", &json!({ "from": 0 }));
     assert_eq!((messages(&run), ended_at(&run)), (vec!["Countdown complete! 🎉"], ms(0)));
     let run = call("countdown", &json!({}));
@@ -235,15 +235,15 @@ fn countdown_from_0_is_over_at_once_and_without_arguments_takes_ten_seconds() {
 }
 
 #[test]
-fn a_cancelled_countdown_stops_at_once_and_records_where_it_stopped() {
+fn a_cancelled_countdown_stops_immediately_and_records_where_it_stopped() {
     let lines = Lines::default();
     let service = service(&lines.options(None));
     let run =
         Harness::new(service).cancel_after_updates(3).call_tool("countdown", arguments(&json!({ "from": 50, "step_ms": 150 })));
     assert_eq!(run.outcome(), Some(&Outcome::Cancelled));
     assert_eq!((run.progress.len(), run.ended), (3, Some(ms(300))));
-    let left = json!({ "result": "Countdown stopped", "from": 50, "at": 48 });
-    assert_eq!(lines.line(), json!({ "tool": "countdown", "outcome": "cancelled", "done": false, "steps": 2, "partial": left }));
+    let partial = json!({ "result": "Countdown stopped", "from": 50, "at": 48 });
+    assert_eq!(lines.line(), json!({ "tool": "countdown", "outcome": "cancelled", "done": false, "steps": 2, "partial": partial }));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn bulk_cut_by_the_deadline_returns_what_is_done_and_counts_the_interrupted_item
 }
 
 #[test]
-fn bulk_cut_by_its_caller_leaves_its_last_checkpoint() {
+fn bulk_cancelled_by_its_caller_records_its_last_checkpoint() {
     let lines = Lines::default();
     let given = arguments(&json!({ "items": ["a", "b", "c", "d"], "fail": ["a"], "step_ms": 100 }));
     let run = Harness::new(service(&lines.options(None))).cancel_after(ms(350)).call_tool("bulk", given);
@@ -363,7 +363,7 @@ fn summarise_asks_the_model_once_and_returns_its_text() {
 }
 
 #[test]
-fn summarise_without_a_model_is_a_clear_tool_error() {
+fn summarise_that_cannot_ask_a_model_is_a_tool_error_with_the_reason() {
     let given = arguments(&json!({ "text": "a" }));
     let run = mute().call_tool("summarise", given.clone());
     assert!(run.is_tool_error() && run.text().contains("sampling"), "{}", run.text());
@@ -498,7 +498,7 @@ fn workflow(harness: Harness, given: &[(&str, &str)]) -> Run {
 }
 
 #[test]
-fn the_workflow_reports_five_steps_and_hands_back_the_exact_text() {
+fn the_workflow_reports_five_steps_and_returns_the_exact_text() {
     let run = workflow(harness(), &[("topic", "wire formats"), ("step_ms", "50")]);
     let steps = [
         ("gather", "Gathering information and context"),
@@ -561,8 +561,9 @@ fn the_audit_has_one_line_for_a_call_that_succeeds_fails_or_loses_its_connection
     assert_eq!(lines.line(), json!({ "tool": "progress", "outcome": "ok", "done": true, "steps": 3, "partial": null }));
 
     let lines = Lines::default();
-    let without = Harness::new(service(&lines.options(None))).configure(|config| config.capabilities = Capabilities::default());
-    let _ = without.call_tool("summarise", arguments(&json!({ "text": "a" })));
+    let without_capabilities =
+        Harness::new(service(&lines.options(None))).configure(|config| config.capabilities = Capabilities::default());
+    let _ = without_capabilities.call_tool("summarise", arguments(&json!({ "text": "a" })));
     assert_eq!(lines.line(), json!({ "tool": "summarise", "outcome": "error", "done": false, "steps": null, "partial": null }));
 
     let lines = Lines::default();

@@ -3,10 +3,10 @@
 //! ```text
 //!   ours:        request_input
 //!                     |
-//!                     v     release: at once, or when the handshake is done
+//!                     v     release: immediately, or when the handshake is done
 //!                   Held ------------------------------------> Sent
 //!                     |                                          |  its answer | the channel is lost |
-//!                     |                                          |  taken back, time is over: a cancel, if the protocol has one
+//!                     |                                          |  taken back, time is over: sends a cancel, if the protocol has one
 //!                     | taken back, time is over, the channel    |
 //!                     v is lost: nothing was sent                v
 //!                                       (gone)

@@ -41,7 +41,8 @@ impl Listener {
         Some(&self.filter)
     }
 
-    /// Adds a notice to those that wait, unless it waits already. Returns `false` if the subscription does not include the notice.
+    /// Adds a notice to those that wait, unless it waits already. Returns `false` if the subscription does not include the notice, or was
+    /// not accepted yet.
     pub(super) fn publish(&mut self, notice: &Notice) -> bool {
         let State::Listening { waiting } = &mut self.state else { return false };
         let wants = self.filter.wants(notice);

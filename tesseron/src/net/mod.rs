@@ -52,7 +52,7 @@ pub use url::{LoopbackUrl, NotLoopback};
 /// bind. At the gateway: connecting, which includes the upgrade on a WebSocket.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum length of a line before a Unix socket is bound, in bytes.
+/// The maximum length in bytes of a line on a Unix socket whose channel is not yet bound by a claim code.
 #[cfg(unix)]
 const MAX_BIND_LINE: usize = 4096;
 

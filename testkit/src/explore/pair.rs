@@ -1,6 +1,6 @@
 //! A search of all interleavings of two real sessions, within bounds.
 //!
-//! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at once at a state that differs
+//! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at the first state that differs
 //! from the prediction or breaks a guarantee, with the steps to that state. The crate `stateright` needs small, hashable states, and a
 //! session is neither. With digests of the states, the search itself needs only a queue and a set.
 //!
@@ -158,7 +158,7 @@ struct End<S> {
     left: Bounds,
     /// [`Bounds::changes`] in the first state.
     first_changes: u8,
-    /// The end of the channel has arrived.
+    /// `true` once the end of the channel has arrived.
     ended: bool,
 }
 
@@ -185,45 +185,45 @@ impl<S: Subject> End<S> {
     fn actions(&self) -> Vec<Action> {
         let (at, ids, left) = (self.at, &self.watched.ids, &self.left);
         let here = usize::from(at);
-        let places = |count: usize| 0..u8::try_from(count).unwrap_or(u8::MAX);
+        let indexes = |count: usize| 0..u8::try_from(count).unwrap_or(u8::MAX);
         let (is_open, due) = (!self.session().is_closed(), self.watched.subject().poll_timeout());
-        let more = left.events[here] > 0;
+        let has_events_left = left.events[here] > 0;
         let mut all = Vec::new();
         if here == 0 {
             if left.calls > 0 && is_open {
                 all.push(Action::Call(None));
-                all.extend(places(ids.peer_input_requests.len()).map(|place| Action::Call(Some(place))));
+                all.extend(indexes(ids.peer_input_requests.len()).map(|index| Action::Call(Some(index))));
             }
             all.extend((left.changes > 0 && is_open).then_some(Action::Change));
             all.extend((left.listens > 0 && is_open).then_some(Action::Listen));
-            if left.cancels > 0 && more {
-                all.extend(places(ids.outbound_calls.len()).map(Action::Cancel));
+            if left.cancels > 0 && has_events_left {
+                all.extend(indexes(ids.outbound_calls.len()).map(Action::Cancel));
             }
-            all.extend(places(ids.peer_input_requests.len()).map(Action::Answer));
+            all.extend(indexes(ids.peer_input_requests.len()).map(Action::Answer));
         }
-        if here == 1 && left.notices > 0 && more && is_open {
+        if here == 1 && left.notices > 0 && has_events_left && is_open {
             all.push(Action::Publish);
         }
         let open = ids.subscriptions.iter().zip(0..);
-        all.extend(open.filter(|((_, is_accepted), _)| !is_accepted).map(|(_, place)| Action::Accept(place)));
-        for place in places(ids.inbound_calls.len()) {
-            if left.updates > 0 && more {
-                all.push(Action::Update(place));
+        all.extend(open.filter(|((_, is_accepted), _)| !is_accepted).map(|(_, index)| Action::Accept(index)));
+        for index in indexes(ids.inbound_calls.len()) {
+            if left.updates > 0 && has_events_left {
+                all.push(Action::Update(index));
             }
-            if left.samples > 0 && more {
-                all.push(Action::Sample(place));
+            if left.samples > 0 && has_events_left {
+                all.push(Action::Sample(index));
             }
-            all.push(Action::Respond(place));
+            all.push(Action::Respond(index));
         }
         if self.has_output() {
             all.push(Action::Leave(at));
         }
         match due {
             Some(due) if due <= self.now => all.push(Action::Timeout(at)),
-            Some(_) if left.deadlines[here] > 0 && more => all.push(Action::Due(at)),
+            Some(_) if left.deadlines[here] > 0 && has_events_left => all.push(Action::Due(at)),
             _ => {}
         }
-        if left.closes[here] > 0 && is_open && more {
+        if left.closes[here] > 0 && is_open && has_events_left {
             all.push(Action::Close(at));
         }
         all
@@ -236,7 +236,7 @@ impl<S: Subject> End<S> {
         let Self { watched: end, left, now, ended, .. } = &mut next;
         let here = usize::from(self.at);
         let before = *left;
-        let (share, is_event) = match action {
+        let (remaining, is_event) = match action {
             Action::Call(_) => (Some(&mut left.calls), false),
             Action::Change => (Some(&mut left.changes), false),
             Action::Listen => (Some(&mut left.listens), false),
@@ -248,15 +248,15 @@ impl<S: Subject> End<S> {
             Action::Close(_) => (Some(&mut left.closes[here]), true),
             _ => (None, false),
         };
-        if let Some(share) = share {
-            *share -= 1;
+        if let Some(remaining) = remaining {
+            *remaining -= 1;
         }
         left.events[here] -= u8::from(is_event);
         let mut leaves = None;
         match action {
             Action::Call(parent) => {
                 let mut call = Invoke::call_tool("t", Json::parse(ODD).expect("JSON"));
-                call.parent = parent.map(|place| end.ids.peer_input_requests[usize::from(place)].0);
+                call.parent = parent.map(|index| end.ids.peer_input_requests[usize::from(index)].0);
                 _ = end.invoke(call, *now);
             }
             Action::Change => {
@@ -269,8 +269,8 @@ impl<S: Subject> End<S> {
                 let wanted = Json::parse(r#"{"notifications":{"toolsListChanged":true}}"#).expect("JSON");
                 _ = end.invoke(Invoke::new(Op::Listen, wanted), *now);
             }
-            Action::Accept(place) => {
-                let id = end.ids.subscriptions[usize::from(place)].0;
+            Action::Accept(index) => {
+                let id = end.ids.subscriptions[usize::from(index)].0;
                 let mut offered = SubscriptionFilter::default();
                 (offered.tools, offered.uris) = (true, Vec::from(RESOURCES.map(Into::into)));
                 _ = end.accept_subscription(id, &offered, *now);
@@ -282,26 +282,26 @@ impl<S: Subject> End<S> {
                 };
                 end.publish(&notice, *now);
             }
-            Action::Cancel(place) => {
-                let id = end.ids.outbound_calls[usize::from(place)];
+            Action::Cancel(index) => {
+                let id = end.ids.outbound_calls[usize::from(index)];
                 _ = end.cancel(id, None, *now);
             }
-            Action::Update(place) => {
-                let id = end.ids.inbound_calls[usize::from(place)];
+            Action::Update(index) => {
+                let id = end.ids.inbound_calls[usize::from(index)];
                 _ = end.progress(id, Progress::value(f64::from(u8::MAX - before.updates)), *now);
             }
-            Action::Sample(place) => {
-                let id = end.ids.inbound_calls[usize::from(place)];
+            Action::Sample(index) => {
+                let id = end.ids.inbound_calls[usize::from(index)];
                 _ = end.request_input(id, Ask::from(Sample::new("?")), *now);
             }
-            Action::Respond(place) => {
-                let id = end.ids.inbound_calls[usize::from(place)];
+            Action::Respond(index) => {
+                let id = end.ids.inbound_calls[usize::from(index)];
                 let is_call = end.ids.subscriptions.iter().all(|(subscription, _)| *subscription != id);
                 let reply = if is_call { Reply::Tool(ToolOutput::text("ok")) } else { Reply::Done };
                 _ = end.respond(id, reply, *now);
             }
-            Action::Answer(place) => {
-                let key = end.ids.peer_input_requests[usize::from(place)].0;
+            Action::Answer(index) => {
+                let key = end.ids.peer_input_requests[usize::from(index)].0;
                 _ = end.provide_input(key, Answer::Sample(Sampled::new("!", "m")), *now);
             }
             Action::Leave(_) => leaves = Some(end.poll_transmit().expect("a frame waits").frame),
@@ -316,7 +316,7 @@ impl<S: Subject> End<S> {
             Action::Timeout(_) => end.handle_timeout(*now),
             Action::Close(_) => end.close(Close::Graceful { grace: Duration::from_millis(5) }, *now),
         }
-        // Events are polled at once: the search has no steps for an application that polls late.
+        // Events are polled immediately: the search has no steps for an application that polls late.
         while end.poll_event().is_some() {}
         (next, leaves)
     }
@@ -355,11 +355,11 @@ fn canonical(text: &str, now: Instant, out: &mut String) {
     let from = text.find("handshake: ").unwrap_or(0);
     let to = text.rfind("stats: Stats").unwrap_or(text.len());
     let text = &text[from..to];
-    // The first frame of the queue, and the request of the current subscription.
+    // The numbers of the first frame in the queue, and of the request of the current subscription.
     let (first, subscription) = (number_after(text, QUEUE), number_after_each(text, &[CURRENT, TICKET]));
     let mut rest = text;
     while let Some((at, word)) =
-        [INSTANT, TICKET, WAITING, TURN, SHORT, OWED].into_iter().filter_map(|word| Some((rest.find(word)?, word))).min()
+        [INSTANT, TICKET, WAITING, NEXT, SHORT, OWED].into_iter().filter_map(|word| Some((rest.find(word)?, word))).min()
     {
         let digits = at + word.len();
         out.push_str(&rest[..digits]);
@@ -392,7 +392,7 @@ const TICKET: &str = "Ticket { number: ";
 const WAITING: &str = "Waiting { number: ";
 const QUEUE: &str = "channel: LaneQueue { queue: [Waiting { number: ";
 /// The text before the number of the next frame.
-const TURN: &str = "others_were_first: false, next: ";
+const NEXT: &str = "others_were_first: false, next: ";
 /// The text before the number of replies for the last frame, which has no effect any more.
 const OWED: &str = "arriving: Arriving { lane: Lane(0), replies: ";
 const QUIET: &str = "quiet_until: Instant(";
@@ -437,16 +437,18 @@ struct Numbers<T> {
 }
 
 impl<T: Clone + Eq + Hash> Numbers<T> {
-    fn of(&mut self, what: T) -> u32 {
-        if let Some(number) = self.known.get(&what) {
+    /// The number of `value`, which is stored if it is new.
+    fn of(&mut self, value: T) -> u32 {
+        if let Some(number) = self.known.get(&value) {
             return *number;
         }
         let number = small(self.all.len());
-        self.all.push(what.clone());
-        self.known.insert(what, number);
+        self.all.push(value.clone());
+        self.known.insert(value, number);
         number
     }
 
+    /// The value with this number.
     fn named(&self, number: u32) -> &T {
         &self.all[number as usize]
     }
@@ -714,7 +716,7 @@ impl<S: Subject> Search<S> {
     }
 
     /// The next arrival at an end: a frame, or `Some(None)` for the end of the channel.
-    fn mail(&self, state: State, at: usize) -> Option<Option<u32>> {
+    fn next_arrival(&self, state: State, at: usize) -> Option<Option<u32>> {
         let [here, peer] = [at, 1 - at].map(|at| self.sides[at].at(state.ends[at]));
         match self.flights.named(state.flight[1 - at]).first() {
             Some(frame) => Some(Some(*frame)),
@@ -725,9 +727,9 @@ impl<S: Subject> Search<S> {
     /// Adds the steps from `state` to `next`, each with the state after it: every possible step, or with [`Orders::Enough`] those that are
     /// enough.
     fn follow(&mut self, state: State, next: &mut Vec<(Move, State)>) -> Result<(), Wrong> {
-        let mail = [0, 1].map(|at| self.mail(state, at));
+        let arrivals = [0, 1].map(|at| self.next_arrival(state, at));
         // If something can arrive at an end, only that end takes steps: rule 1 in "Which orders are omitted" of `docs/model.md`.
-        let only = (0..2).rev().find(|at| mail[*at].is_some()).filter(|_| self.orders == Orders::Enough);
+        let only = (0..2).rev().find(|at| arrivals[*at].is_some()).filter(|_| self.orders == Orders::Enough);
         for at in only.map_or(0..2, |at| at..at + 1) {
             let from = state.ends[at];
             let end = self.sides[at].at(from).end.at;
@@ -747,7 +749,7 @@ impl<S: Subject> Search<S> {
                 }
                 next.push((Move { at: end, via: step.via, action: step.action }, then));
             }
-            let Some(frame) = mail[at] else { continue };
+            let Some(frame) = arrivals[at] else { continue };
             let receipts = match self.orders {
                 Orders::Enough => self.receipts(at, from, frame)?,
                 Orders::All => {
@@ -786,7 +788,7 @@ impl<S: Subject> Search<S> {
 
     /// Checks the states that [`Self::rests`] returns for both ends, if nothing can arrive at either end.
     fn check_rests(&mut self, state: State, rests: &mut HashSet<[u32; 2]>) -> Result<(), Wrong> {
-        if (0..2).any(|at| self.mail(state, at).is_some()) {
+        if (0..2).any(|at| self.next_arrival(state, at).is_some()) {
             return Ok(());
         }
         let (client, server) = (self.rests(0, state.ends[0])?, self.rests(1, state.ends[1])?);
@@ -829,7 +831,8 @@ impl<S: Subject> Space for Whole<S> {
 /// Searches all states that two sessions can reach, breadth first, after their handshake or from the beginning ([`Bounds::opening`]).
 ///
 /// # Errors
-/// The first objection of a judge or a model; or an error if no step is possible within the bounds.
+/// [`Counterexample`] with the first guarantee that a judge found violated, or the first wrong prediction of a model, or if no step is
+/// possible within the bounds.
 ///
 /// # Panics
 /// If the handshake goes wrong.
@@ -924,7 +927,7 @@ mod tests {
         let mut pair = crate::Pair::ready();
         pair.client.call();
         let text = format!("{:?}", pair.client.session);
-        for word in [INSTANT, TICKET, WAITING, QUEUE, TURN, OWED, QUIET, RATE, SHORT] {
+        for word in [INSTANT, TICKET, WAITING, QUEUE, NEXT, OWED, QUIET, RATE, SHORT] {
             assert!(text.contains(word), "{word} is not in {text}");
         }
         let mut listening = Session::new(listening_configs().0, Instant::ZERO);

@@ -1,5 +1,5 @@
-//! The messages between the process that prints the table and the measuring processes. A part of the measuring is passed on the command
-//! line, and its result is the last line of standard output.
+//! The messages between the process that prints the table and the measuring processes. A [`Part`] is passed on the command line, and its
+//! result is the last line of standard output.
 
 use std::time::Duration;
 

@@ -179,15 +179,15 @@ fn a_second_close_can_shorten_the_grace_of_the_first() {
 #[test]
 fn each_of_many_calls_around_the_close_ends_once_as_done_cancelled_or_refused() {
     let ends = ends();
-    let early: Vec<_> = (0..200).map(|call| ends.nap(call * 20)).collect();
+    let before_close: Vec<_> = (0..200).map(|call| ends.nap(call * 20)).collect();
     ends.executor.run_for(ms(500));
     ends.callee.close(Close::Graceful { grace: ms(1000) });
     // These calls are made after the close, so the server refuses them.
-    let late: Vec<_> = (0..100).map(|_| ends.nap(10)).collect();
+    let after_close: Vec<_> = (0..100).map(|_| ends.nap(10)).collect();
     ends.executor.run_for(ms(10_000));
     let (caller, executor) = (ends.caller.clone(), ends.executor.clone());
     let mut results = 0;
-    for (number, call) in early.into_iter().enumerate() {
+    for (number, call) in before_close.into_iter().enumerate() {
         let done = ends.wait(call);
         // A call that would end when the grace ends, or later, is cancelled, and gets the result of a failed tool.
         let in_time = number * 20 < 1500;
@@ -195,7 +195,7 @@ fn each_of_many_calls_around_the_close_ends_once_as_done_cancelled_or_refused() 
         let Outcome::Result(result) = &done.outcome else { panic!("{number}: {done:?}") };
         assert_eq!(result.member("isError").is_none(), in_time, "{number}: {result}");
     }
-    assert!(late.into_iter().all(|call| is_busy(&ends.wait(call))));
+    assert!(after_close.into_iter().all(|call| is_busy(&ends.wait(call))));
     assert_eq!((results, ends.cancel_reasons.lock().unwrap().len()), (75, 125));
     assert_eq!(caller.call_tool("nap", Json::empty_object()).unwrap_err().why, SendError::Closing);
     assert_eq!((caller.stats().outbound_calls, caller.stats().exchanges_out), (0, 0));
@@ -229,7 +229,7 @@ fn calls_are_lost_if_both_drivers_are_dropped_and_none_stays_open() {
     let ends = ends();
     let calls: Vec<_> = (0..20).map(|_| ends.nap(100)).collect();
     ends.executor.run_for(ms(50));
-    // Both drivers and all handlers are dropped at once, as when a process is killed.
+    // Both drivers and all handlers are dropped together, as when a process is killed.
     ends.executor.shutdown();
     for call in calls {
         assert_eq!(ends.executor.block_on(call).expect("it ends").outcome, Outcome::Lost);
@@ -257,7 +257,7 @@ fn a_stuck_handler_keeps_the_driver_for_its_grace_counted_from_its_cancellation(
 
 /// The time at which the driver of a server ends. The client calls `stuck`, cancels the call after one second if `cancels`, and disconnects
 /// after two seconds.
-fn left_by_a_client(cancels: bool) -> Option<Instant> {
+fn end_of_driver_after_disconnect(cancels: bool) -> Option<Instant> {
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service(&CancelReasons::default())), executor.runtime());
     let (mut near, far) = pipe();
@@ -270,13 +270,13 @@ fn left_by_a_client(cancels: bool) -> Option<Instant> {
             *ended_at.lock().unwrap() = Some(executor.now());
         }
     });
-    let mut say = |text: &str| near.send(text.to_owned().into()).unwrap();
-    say(&initialize(1, "2025-11-25", "{}"));
-    say(&notification("notifications/initialized", "{}"));
-    say(&request(2, "tools/call", r#"{"name":"stuck"}"#));
+    let mut send = |text: &str| near.send(text.to_owned().into()).unwrap();
+    send(&initialize(1, "2025-11-25", "{}"));
+    send(&notification("notifications/initialized", "{}"));
+    send(&request(2, "tools/call", r#"{"name":"stuck"}"#));
     executor.run_for(ms(1000));
     if cancels {
-        say(&cancelled(2));
+        send(&cancelled(2));
     }
     executor.run_for(ms(1000));
     near.end();
@@ -286,6 +286,14 @@ fn left_by_a_client(cancels: bool) -> Option<Instant> {
 
 #[test]
 fn after_the_end_of_input_a_stuck_handler_has_the_close_grace_and_then_its_own_grace() {
-    assert_eq!(left_by_a_client(false), Some(at(2000 + 5000 + 5000)), "the close grace of 5 s, then the handler's own of 5 s");
-    assert_eq!(left_by_a_client(true), Some(at(1000 + 5000)), "a handler that was cancelled before gets no additional time");
+    assert_eq!(
+        end_of_driver_after_disconnect(false),
+        Some(at(2000 + 5000 + 5000)),
+        "the close grace of 5 s, then the handler's own of 5 s"
+    );
+    assert_eq!(
+        end_of_driver_after_disconnect(true),
+        Some(at(1000 + 5000)),
+        "a handler that was cancelled before gets no additional time"
+    );
 }

@@ -14,13 +14,13 @@ pub(crate) fn sources(root: &Path) -> Vec<(String, String)> {
 /// Every source file below `root` with its text, in order and without files and directories named `tests`.
 pub(crate) fn files_below(root: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut left = vec![root.to_path_buf()];
-    while let Some(directory) = left.pop() {
+    let mut unread = vec![root.to_path_buf()];
+    while let Some(directory) = unread.pop() {
         for entry in fs::read_dir(&directory).expect("a directory") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
                 if path.file_name().is_none_or(|name| name != "tests") {
-                    left.push(path);
+                    unread.push(path);
                 }
             } else if path.extension().is_some_and(|end| end == "rs") && path.file_stem().is_none_or(|stem| stem != "tests") {
                 let name = path.strip_prefix(root).expect("below the root").to_string_lossy().replace('\\', "/");
@@ -32,7 +32,7 @@ pub(crate) fn files_below(root: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The code of `text`: each comment and literal text becomes a blank, and items with `#[cfg(test)]` are removed.
+/// The code of `text`: each comment and each string or character literal becomes a blank, and items with `#[cfg(test)]` are removed.
 pub(crate) fn code(text: &str) -> String {
     without_tests(&without_texts(text))
 }
@@ -162,9 +162,9 @@ pub(crate) fn attributes(code: &str) -> Vec<String> {
 /// The positions of `word`, except within longer words.
 pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> {
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
-        let before = !word.starts_with(is_word) || !code[..*at].ends_with(is_word);
-        let after = !word.ends_with(is_word) || !code[at + word.len()..].starts_with(is_word);
-        before && after
+        let begins_here = !word.starts_with(is_word) || !code[..*at].ends_with(is_word);
+        let ends_here = !word.ends_with(is_word) || !code[at + word.len()..].starts_with(is_word);
+        begins_here && ends_here
     })
 }
 

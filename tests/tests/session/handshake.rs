@@ -52,6 +52,7 @@ fn a_held_call_that_needs_an_undeclared_capability_is_invalid_and_never_sent() {
     client.frame(
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#,
     );
+    // Only the confirmation of the handshake is sent.
     assert_eq!(client.sent().len(), 1);
     let done = client.events().into_iter().find(|event| matches!(event, Event::Done { .. })).unwrap();
     assert!(matches!(done, Event::Done { id, outcome: Outcome::Invalid(protocol_core::Invalid::Unsupported), .. } if id == call));
@@ -121,7 +122,7 @@ fn an_end_whose_handshake_times_out_closes_without_a_cancel() {
 }
 
 #[test]
-fn a_handshake_with_a_timeout_of_zero_fails_at_once() {
+fn a_handshake_with_a_timeout_of_zero_fails_immediately() {
     for config in [client_config(), server_config()] {
         let mut end = Scripted::new(with(config, |config| config.timeouts.handshake = Some(Duration::ZERO)));
         assert_eq!(end.session.poll_timeout(), None);
@@ -130,7 +131,7 @@ fn a_handshake_with_a_timeout_of_zero_fails_at_once() {
 }
 
 #[test]
-fn a_request_before_the_handshake_is_refused_at_once_and_the_session_goes_on() {
+fn a_request_before_the_handshake_is_refused_immediately_and_the_session_goes_on() {
     let mut server = Scripted::new(server_config());
     server.frame(&call_tool(5, false));
     assert_eq!(

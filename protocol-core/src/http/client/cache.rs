@@ -19,10 +19,10 @@ use crate::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    kept: BTreeMap<Key, Kept>,
+    results: BTreeMap<Key, CachedResult>,
     /// The number of bytes of all keys and results.
     bytes: usize,
-    /// The number of times at which cached results became out of date, or may have.
+    /// The number of times at which cached results became out of date, or may have become so.
     changes: u64,
 }
 
@@ -44,7 +44,7 @@ enum Subject {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedResult {
     result: Bytes,
     until: Instant,
 }
@@ -74,15 +74,15 @@ impl Key {
 impl Cache {
     /// The response to a request, if its result is cached and has not expired.
     pub(super) fn response(&self, exchange: ExchangeId, request: &Request, now: Instant) -> Option<Bytes> {
-        let kept = self.kept.get(&Key::of(request)?).filter(|kept| kept.until > now)?;
-        let mut out = Vec::with_capacity(kept.result.len().saturating_add(64));
+        let cached = self.results.get(&Key::of(request)?).filter(|cached| cached.until > now)?;
+        let mut out = Vec::with_capacity(cached.result.len().saturating_add(64));
         Object::write(&mut out, |object| {
             object.word("jsonrpc", "2.0");
             object.integer("id", exchange.0);
             object.object("result", |object| {
-                for (key, value) in Members::of(&kept.result).into_iter().flatten() {
+                for (key, value) in Members::of(&cached.result).into_iter().flatten() {
                     if key.is("ttlMs") {
-                        let left = kept.until.saturating_duration_since(now);
+                        let left = cached.until.saturating_duration_since(now);
                         object.integer("ttlMs", u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
                     } else {
                         object.copy(key, value);
@@ -100,7 +100,7 @@ impl Cache {
 
     /// Caches the result in a response, if the server allows it and the result is not too long. If the cache is full, drops the results
     /// that would expire first.
-    pub(super) fn keep(
+    pub(super) fn store(
         &mut self,
         permit: CachePermit,
         response: &[u8],
@@ -113,24 +113,26 @@ impl Cache {
         let Some(millis) = member(result, "ttlMs").and_then(integer).filter(|millis| *millis > 0 && is_complete) else { return };
         let until = now.saturating_add(Duration::from_millis(millis).min(timeouts.cache_max));
         self.remove(&permit.key);
-        self.kept.retain(|key, kept| {
-            let is_fresh = kept.until > now;
+        self.results.retain(|key, cached| {
+            let is_fresh = cached.until > now;
             if !is_fresh {
-                self.bytes = self.bytes.saturating_sub(kept.size(key));
+                self.bytes = self.bytes.saturating_sub(cached.size(key));
             }
             is_fresh
         });
-        let kept = Kept { result: Bytes::copy_from_slice(result), until };
-        let size = kept.size(&permit.key);
+        let cached = CachedResult { result: Bytes::copy_from_slice(result), until };
+        let size = cached.size(&permit.key);
         if size > limits.cache_bytes {
             return;
         }
-        while self.kept.len() >= limits.cache_results || self.bytes.saturating_add(size) > limits.cache_bytes {
-            let Some(first) = self.kept.iter().min_by_key(|(_, kept)| kept.until).map(|(key, _)| key.clone()) else { return };
+        while self.results.len() >= limits.cache_results || self.bytes.saturating_add(size) > limits.cache_bytes {
+            let Some(first) = self.results.iter().min_by_key(|(_, cached)| cached.until).map(|(key, _)| key.clone()) else {
+                return;
+            };
             self.remove(&first);
         }
         self.bytes = self.bytes.saturating_add(size);
-        self.kept.insert(permit.key, kept);
+        self.results.insert(permit.key, cached);
     }
 
     /// Drops the results that have changed according to a notification of the server.
@@ -170,19 +172,19 @@ impl Cache {
 
     fn drop_if(&mut self, has_changed: impl Fn(&Key) -> bool) {
         self.changes = self.changes.saturating_add(1);
-        for key in self.kept.keys().filter(|key| has_changed(key)).cloned().collect::<Vec<_>>() {
+        for key in self.results.keys().filter(|key| has_changed(key)).cloned().collect::<Vec<_>>() {
             self.remove(&key);
         }
     }
 
     fn remove(&mut self, key: &Key) {
-        if let Some(kept) = self.kept.remove(key) {
-            self.bytes = self.bytes.saturating_sub(kept.size(key));
+        if let Some(cached) = self.results.remove(key) {
+            self.bytes = self.bytes.saturating_sub(cached.size(key));
         }
     }
 }
 
-impl Kept {
+impl CachedResult {
     fn size(&self, key: &Key) -> usize {
         self.result.len().saturating_add(key.params.len())
     }

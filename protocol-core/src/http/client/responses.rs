@@ -508,7 +508,7 @@ impl HttpClient {
         let (generation, permit) = call.map_or((0, None), |call| (call.generation(), call.take_permit()));
         let frame = self.settle(exchange, &frame).unwrap_or(frame);
         if let Some(permit) = permit {
-            self.cache.keep(permit, &frame, &self.config.limits, &self.config.timeouts, self.now);
+            self.cache.store(permit, &frame, &self.config.limits, &self.config.timeouts, self.now);
         }
         self.pass(frame, Some(exchange), generation);
     }

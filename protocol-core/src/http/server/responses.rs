@@ -22,8 +22,8 @@ use crate::session::{Lane, ReplyKind};
 impl HttpServer {
     /// Makes a refusal the whole response, if no response was begun. If the refusal has no id, the error has the id `otherwise`.
     pub(super) fn refuse(&mut self, id: HttpExchangeId, refusal: Refusal, otherwise: ErrorId) {
-        let Refusal { status, error, id: named, headers } = refusal;
-        let body = message::error(&named.map_or(otherwise, ErrorId::Of), &error);
+        let Refusal { status, error, id: request_id, headers } = refusal;
+        let body = message::error(&request_id.map_or(otherwise, ErrorId::Of), &error);
         self.disarm_keep_alive(id);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
             exchange.complete(status, headers, Some(body));
@@ -78,7 +78,8 @@ impl HttpServer {
         self.announce(id);
     }
 
-    /// Writes a frame on a stream that has begun, or keeps it.
+    /// Writes a frame on a stream that has begun, if the stream has an exchange, and keeps the frame for replay if the stream can be
+    /// resumed. If `is_reply`, counts the reply; after the last one the stream has ended.
     pub(super) fn write_frame(&mut self, key: SessionKey, lane: Lane, frame: &Bytes, is_reply: bool) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let event = session.keep(lane, frame, &self.config.limits, &mut self.timers);
@@ -100,14 +101,15 @@ impl HttpServer {
         }
     }
 
+    /// Writes a frame of the channel on the newest GET stream. Without a GET stream the frame waits for one.
     pub(super) fn transmit_on_channel(&mut self, key: SessionKey, frame: Bytes) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         if let Some(lane) = session.newest_get() {
             return self.write_frame(key, lane, &frame, false);
         }
-        let most = self.config.limits.waiting_frames;
-        session.keep_waiting(frame, most);
-        if session.has_too_many_waiting(most) {
+        let max_waiting = self.config.limits.waiting_frames;
+        session.keep_waiting(frame, max_waiting);
+        if session.has_too_many_waiting(max_waiting) {
             self.stop_channel(key, true);
         }
     }
@@ -141,7 +143,7 @@ impl HttpServer {
         (stream.untaken() == Some(exchange)).then_some((key, lane))
     }
 
-    /// Stores a stream by the exchange in whose request its frame came, if the session has not taken the frame yet. Call this before the
+    /// Stores a stream under the exchange in whose request its frame came, if the session has not taken the frame yet. Call this before the
     /// stream leaves that exchange.
     pub(super) fn keep_untaken(&mut self, key: SessionKey, lane: Lane) {
         let stream = self.sessions.get(&key).and_then(|session| session.stream(lane));
@@ -266,7 +268,8 @@ impl HttpServer {
         }
     }
 
-    /// Removes an exchange, and returns the stream that its response came from, if there was one. `None` if the exchange is over.
+    /// Removes an exchange, and returns the stream that its response came from: `Some(None)` if there was no such stream, and `None` if the
+    /// exchange is over.
     pub(super) fn remove_exchange(&mut self, id: HttpExchangeId) -> Option<Option<(SessionKey, Lane)>> {
         self.disarm_keep_alive(id);
         self.note_taken(id);
