@@ -67,6 +67,7 @@ pub(super) fn progress(audit: &Audit) -> Tool {
 struct CountdownArguments {
     /// where to begin; default 10; max 3600
     #[serde(default)]
+    // The default, the maximum and the minimum: a countdown may begin at 0.
     from: Count<10, 3600, 0>,
     /// time between two numbers in ms; default 1000; max 5000
     #[serde(default)]
