@@ -11,12 +11,12 @@ use smol::net::TcpStream;
 pub(crate) struct Socket(pub(crate) TcpStream);
 
 /// The maximum number of bytes of one read. They are read into a buffer and copied, since writing into uninitialized memory needs `unsafe`.
-const READ: usize = 8 << 10;
+const MAX_READ: usize = 8 << 10;
 
 impl Read for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let mut bytes = [0; READ];
-        let most = into.remaining().min(READ);
+        let mut bytes = [0; MAX_READ];
+        let most = into.remaining().min(MAX_READ);
         let read = ready!(Pin::new(&mut self.0).poll_read(cx, &mut bytes[..most]))?;
         into.put_slice(&bytes[..read]);
         Poll::Ready(Ok(()))

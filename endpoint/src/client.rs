@@ -20,7 +20,7 @@ use protocol_core::session::{Invoke, InvokeError, OutboundId};
 /// future of its answer is dropped. If the future panics, the request is answered with an internal error. Input requests that
 /// [`Client::capabilities`] does not declare are refused without a call of these methods.
 pub trait Client: Send + Sync + 'static {
-    /// The capabilities to declare, for the methods below that are implemented. Capabilities of servers are ignored. Called once, when the
+    /// The capabilities to declare, for the methods below that are implemented. Fields for servers are ignored. Called once, when the
     /// endpoint is made. Default: none.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()

@@ -56,9 +56,9 @@ impl Addresses {
     /// Prints that the user has finished at a URL. Ignores unknown ids.
     pub(super) fn done(&self, id: &str) {
         let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = agreed.iter().position(|(known, _)| known == id).and_then(|at| agreed.remove(at));
+        let finished = agreed.iter().position(|(known, _)| known == id).and_then(|at| agreed.remove(at));
         drop(agreed);
-        if let Some((_, host)) = known {
+        if let Some((_, host)) = finished {
             self.display.print(&format!("call: the server says that it is done at {host}"));
         }
     }
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(shown("Sign in", "https://a.example:8443/x?y#z"), plain);
         let hidden = shown("Sign\x1b[2J\u{202e}in\nHost: b", "https://a.example/");
         assert!(hidden.starts_with("Asked: Sign\\u{1b}[2J\\u{202e}in\\nHost: b\n  https://a.example/\n"), "{hidden}");
-        for (url, odd) in [
+        for (url, warning) in [
             ("http://a.example/", Some("not encrypted")),
             ("http://localhost:8080/", None),
             ("http://[::1]/", None),
@@ -138,8 +138,8 @@ mod tests {
             ("https://exn--a.example/", None),
         ] {
             let shown = shown("?", url);
-            match odd {
-                Some(odd) => assert!(shown.contains(odd), "{shown}"),
+            match warning {
+                Some(warning) => assert!(shown.contains(warning), "{shown}"),
                 None => assert_eq!(shown.lines().count(), 3, "{shown}"),
             }
         }

@@ -46,7 +46,7 @@ fn value(json: &Json) -> Value {
     json.decode().unwrap()
 }
 
-/// Calls `tool` with `{}`.
+/// Calls `tool` with the arguments `{}`, in a new [`Harness`].
 fn run(tool: Tool) -> Run {
     let name = String::from(tool.name.as_str());
     harness(tool).call_tool(&name, Json::empty_object())

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn serde_reads_and_writes_the_exact_text_of_a_part() {
+    fn serde_reads_and_writes_the_exact_text_of_a_part_and_limits_its_nesting() {
         let text = r#"{"part":{"n": 1e999,"s":"\ud800"},"rest":[]}"#;
         #[derive(Serialize, Deserialize)]
         struct Whole {

@@ -63,7 +63,8 @@ impl Ending {
         false
     }
 
-    /// Open, Finishing -> Draining, at most until `until`. In any other state, changes nothing and returns `false`.
+    /// Open, Finishing -> Draining, at most until `until`; `None` if the calling code closes the session next. In any other state, changes
+    /// nothing and returns `false`.
     pub(super) fn stop_work(&mut self, reason: CloseReason, until: Option<Instant>, timers: &mut Timers) -> bool {
         let is_first = self.may_write();
         if is_first {
@@ -81,7 +82,7 @@ impl Ending {
         is_first
     }
 
-    /// Records that its deadline was removed from the timers.
+    /// Records that the deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }

@@ -147,7 +147,7 @@ struct Held {
 /// The two clocks of a call, one for each time limit of [`CallTimeouts`]. Both pause while an input request of the call is open.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
-    /// The longest time since `activity`.
+    /// The maximum time since `activity`.
     idle: Option<Duration>,
     /// The deadline from [`CallTimeouts::max_total`]; each pause postpones it.
     latest: Option<Instant>,
@@ -181,7 +181,7 @@ impl CallerProgress {
 pub(super) enum Withdrawal {
     /// No step: the request was never queued, its exchange has ended, or a cancel was already sent.
     Nothing,
-    /// Withdraw the request if it was not polled; otherwise send a cancel, unless the operation has none or the response is lost.
+    /// Withdraw the request if it was not polled; otherwise send a cancel, unless the operation cannot be cancelled or the call is lost.
     Request(Ticket),
 }
 
@@ -576,9 +576,9 @@ pub(super) mod transitions {
 
     const STATES: [&str; 5] = ["Held", "Written", "InFlight", "Asked", "gone"];
 
-    /// The name of the state in the tables. There, *Asked* is `InFlight` with an open input request; the state [`State::Asked`] is
-    /// *Delayed* if the round has no input requests, and otherwise *AskedByResult*. The `match` has no wildcard, so that a new state must
-    /// be named here and appear in the table.
+    /// The name of the state in the tables. There, `InFlight` is *Written* while the request was not polled, and *Asked* while an input request
+    /// is open. The state [`State::Asked`] is *Delayed* if the round has no input requests, and otherwise *AskedByResult*. The `match` has no
+    /// wildcard, so that a new state must be named here and appear in the table.
     fn state(caller: &Caller) -> &'static str {
         match caller.session.outbound_calls.get(&caller.call) {
             None => "gone",

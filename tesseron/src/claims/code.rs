@@ -16,13 +16,13 @@ const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 /// (`docs/protocols/tesseron.md`, "Faults of the reference implementation", code as a path).
 #[derive(Clone)]
 pub struct ClaimCode {
-    /// The symbols in upper case, padded with zeros, so that comparing takes the same time for all lengths.
+    /// The characters in upper case, padded with zeros, so that comparing takes the same time for all lengths.
     symbols: [u8; Self::MAX_SYMBOLS],
     length: usize,
 }
 
 impl ClaimCode {
-    /// The maximum number of symbols.
+    /// The maximum number of characters, with hyphens.
     pub const MAX_SYMBOLS: usize = 64;
 
     /// Makes a new code, one of 31^6 that are equally likely.
@@ -46,7 +46,7 @@ impl ClaimCode {
         Ok(Self::from_symbols(text.as_bytes()))
     }
 
-    /// Makes a code of at most [`Self::MAX_SYMBOLS`] valid symbols, which the caller has checked.
+    /// Makes a code of at most [`Self::MAX_SYMBOLS`] valid characters, which the calling code has checked.
     fn from_symbols(text: &[u8]) -> Self {
         let mut symbols = [0; Self::MAX_SYMBOLS];
         for (symbol, byte) in symbols.iter_mut().zip(text) {
@@ -61,7 +61,7 @@ impl ClaimCode {
         self.symbols.get(..self.length).and_then(|symbols| core::str::from_utf8(symbols).ok()).unwrap_or_default()
     }
 
-    /// Returns `true` if both are the same code, in constant time.
+    /// Compares two codes in constant time. Returns `true` if they are the same.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.ct_eq(other).into()

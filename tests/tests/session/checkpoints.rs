@@ -99,7 +99,7 @@ fn a_server_that_closes_returns_the_checkpoint_with_the_status_cancelled() {
 }
 
 #[test]
-fn the_error_of_a_handler_carries_the_checkpoint_with_the_status_failed() {
+fn the_error_of_a_handler_carries_the_checkpoint_as_failed_unless_it_has_structured_content() {
     let mut with_structured_content = ToolOutput::structured(json("{}"));
     with_structured_content.is_error = true;
     for (reply, body) in [
@@ -146,7 +146,7 @@ fn a_success_and_a_cancelled_call_carry_no_checkpoint() {
 }
 
 #[test]
-fn the_last_checkpoint_counts_and_a_refused_one_leaves_it_unchanged() {
+fn the_last_checkpoint_counts_and_an_invalid_one_leaves_it_unchanged() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.checkpoint_bytes = 9));
     let id = server.receive_call(1);
     store(&mut server, id, r#"{"a":1}"#);
@@ -163,6 +163,7 @@ fn the_last_checkpoint_counts_and_a_refused_one_leaves_it_unchanged() {
 #[test]
 fn an_update_carries_the_newest_checkpoint_only_if_the_config_allows_it() {
     for (config, meta) in [(server_config(), ""), (sends_checkpoints(), r#","_meta":{"protocol-core/partial":{"a":2}}"#)] {
+        // No update is sent before the response.
         let mut server =
             Scripted::server(with(config, |config| config.progress.window = RateWindow::new(0, Duration::from_secs(1))));
         let id = server.receive_call(1);

@@ -37,6 +37,7 @@ fn asked(client: &mut Scripted) -> (Option<OutboundId>, Ask, u8) {
 }
 
 /// Returns `true` if a client of `revision` accepts this input request. Otherwise checks that it has refused the parameters.
+/// `sampling_tools` is `true` if the client declares sampling with tools.
 fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bool {
     let config = with(client_config(), |config| config.capabilities.sampling_tools = sampling_tools);
     let mut client = Scripted::client_at(config, revision, SERVER);
@@ -225,7 +226,7 @@ fn a_form_needs_a_message_and_a_flat_object_as_its_schema() {
 
 #[test]
 fn the_fields_of_a_form_are_the_primitives_of_its_revision() {
-    // Accepted in 2025-06-18, and in 2025-11-25.
+    // Two flags, for 2025-06-18 and for 2025-11-25: `true` if the field is accepted in that revision.
     const BOTH: [bool; 2] = [true, true];
     const NEWEST: [bool; 2] = [false, true];
     const NEITHER: [bool; 2] = [false, false];
@@ -443,7 +444,7 @@ fn every_use_of_a_tool_must_be_answered_in_the_next_message_which_has_only_answe
 
 // ---- The call of an input request ----
 
-/// The call of a roots request with the parameters `params`. The request is cancelled at once.
+/// The call to which a roots request with the parameters `params` belongs. Cancels the roots request afterwards.
 fn parent_of(client: &mut Scripted, params: &str) -> Option<OutboundId> {
     client.frame(&request(77, ROOTS, params));
     let events = client.events();
@@ -457,7 +458,7 @@ fn parent_of(client: &mut Scripted, params: &str) -> Option<OutboundId> {
 #[test]
 fn a_parent_that_is_no_call_in_flight_is_ignored() {
     let mut client = Scripted::client(client_config());
-    let over = client.call();
+    let ended = client.call();
     let call = client.call();
     client.sent();
     client.frame(&result(2)).events();
@@ -465,7 +466,7 @@ fn a_parent_that_is_no_call_in_flight_is_ignored() {
         assert_eq!(
             parent_of(&mut client, &format!(r#"{{"_meta":{{"protocol-core/parent":{parent}}}}}"#)),
             Some(call),
-            "{parent} {over}"
+            "{parent} {ended}"
         );
     }
 }
@@ -487,7 +488,7 @@ fn neither_a_ping_nor_an_unsent_call_can_be_the_parent_of_an_input_request() {
 // ---- Depth ----
 
 #[test]
-fn g12_the_depth_in_a_request_can_only_raise_its_depth_and_an_invalid_one_counts_as_the_greatest() {
+fn g12_a_depth_that_a_request_names_can_only_raise_its_depth_and_an_invalid_one_counts_as_the_greatest() {
     for (given, depth) in
         [("0", Some(1)), ("1", Some(1)), ("2", Some(2)), ("3", Some(3)), ("4", None), ("255", None), ("256", None)]
             .into_iter()
@@ -504,7 +505,7 @@ fn g12_the_depth_in_a_request_can_only_raise_its_depth_and_an_invalid_one_counts
 
 // ---- Answers ----
 
-/// An answer with the result `result`, member for member.
+/// An answer whose result is exactly the text `result`.
 fn raw(result: &str) -> Answer {
     let mut sampled = Sampled::new("not this", "nor this");
     sampled.result = Some(json(result));

@@ -91,7 +91,7 @@ fn each_input_request_is_sent_as_one_request_that_names_its_call() {
 }
 
 #[test]
-fn a_server_makes_only_input_requests_that_the_client_declared_in_a_revision_that_has_them() {
+fn a_server_makes_only_input_requests_that_the_client_has_declared_and_the_revision_has() {
     let admitted = |revision: &str, declares: &str| {
         let mut server = Scripted::server_at(server_config(), revision, declares);
         let id = server.receive_call(1);
@@ -123,27 +123,27 @@ fn a_server_makes_only_input_requests_that_the_client_declared_in_a_revision_tha
 }
 
 #[test]
-fn an_input_request_that_cannot_be_made_is_refused_with_the_reason_and_never_sent() {
-    let refused = |server: &mut Scripted, id, ask| {
-        let refused = server.session.request_input(id, ask, server.now).unwrap_err();
+fn an_input_request_that_cannot_be_made_returns_an_error_with_the_reason_and_is_never_sent() {
+    let error_of = |server: &mut Scripted, id, ask| {
+        let error = server.session.request_input(id, ask, server.now).unwrap_err();
         assert_eq!(server.sent(), Vec::<String>::new());
-        refused
+        error
     };
     let (mut server, id, _) = asking(Ask::Roots);
     server.drain();
-    assert!(matches!(refused(&mut server, id, elicit("[]")), AskError::Invalid(_)));
+    assert!(matches!(error_of(&mut server, id, elicit("[]")), AskError::Invalid(_)));
     server.respond(id).drain();
-    assert_eq!(refused(&mut server, id, Ask::Roots), AskError::NotLive);
+    assert_eq!(error_of(&mut server, id, Ask::Roots), AskError::NotLive);
 
     let (mut server, id, _) = asking(Ask::Roots);
     server.session.handle_end(TransportEnd::Eof, server.now);
     server.drain();
-    assert_eq!(refused(&mut server, id, Ask::Roots), AskError::Disconnected);
+    assert_eq!(error_of(&mut server, id, Ask::Roots), AskError::Disconnected);
 
     // A missing capability is reported before an invalid form.
     let mut server = Scripted::server_at(server_config(), "2025-11-25", "{}");
     let id = server.receive_call(1);
-    assert_eq!(refused(&mut server, id, elicit("[]")), AskError::Unsupported);
+    assert_eq!(error_of(&mut server, id, elicit("[]")), AskError::Unsupported);
 
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
@@ -156,14 +156,14 @@ fn an_input_request_that_cannot_be_made_is_refused_with_the_reason_and_never_sen
     let key = server.ask(id, Ask::Roots);
     server.ask(id, Ask::Roots);
     server.drain();
-    assert_eq!(refused(&mut server, id, Ask::Roots), AskError::Full, "the limit of open exchanges is reached");
+    assert_eq!(error_of(&mut server, id, Ask::Roots), AskError::Full, "the limit of open exchanges is reached");
     server.session.abandon_input(key, server.now).unwrap();
     server.ask(id, Ask::Roots);
 }
 
 #[test]
-fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_the_primitives_of_its_revision() {
-    // `true` if the form is accepted: in 2025-06-18, and in 2025-11-25.
+fn a_form_is_sent_only_if_it_is_a_flat_object_of_the_primitives_of_its_revision() {
+    // Two flags, for 2025-06-18 and for 2025-11-25: `true` if the form is valid in that revision.
     const NEVER: [bool; 2] = [false, false];
     const NEWEST: [bool; 2] = [false, true];
     const ALWAYS: [bool; 2] = [true, true];
@@ -249,7 +249,7 @@ fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_the_primiti
 }
 
 #[test]
-fn a_sampling_request_with_invalid_messages_or_parameters_is_refused_before_it_is_sent() {
+fn a_sampling_request_with_invalid_messages_or_parameters_is_never_sent() {
     let user = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
     let assistant = |content: &str| format!(r#"{{"role":"assistant","content":{content}}}"#);
     let text = r#"{"type":"text","text":"t"}"#;
@@ -448,7 +448,7 @@ fn a_filled_in_form_must_match_the_schema_that_was_sent() {
 }
 
 #[test]
-fn an_error_answer_is_a_refusal_with_its_reason_and_a_malformed_error_is_an_invalid_answer() {
+fn an_error_is_reported_as_a_refused_input_request_and_a_malformed_response_as_an_invalid_answer() {
     let (mut server, id, key) = asking(sample());
     server.drain().frame(&answer(r#""error":{"code":-1,"message":"no","data":[1]}"#));
     let error = RpcError::new(RpcError::USER_REJECTED, "no").with_data(json("[1]"));
@@ -462,7 +462,7 @@ fn an_error_answer_is_a_refusal_with_its_reason_and_a_malformed_error_is_an_inva
 }
 
 #[test]
-fn a_confirmation_is_true_only_if_the_user_accepts_it() {
+fn a_confirmation_is_false_unless_the_user_accepts_it() {
     type Way = fn(&mut Scripted);
     let ways: [(&str, Way); 8] = [
         ("declined", |server| {

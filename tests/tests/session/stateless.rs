@@ -13,13 +13,14 @@ use testkit::Scripted;
 use testkit::config::{server_config, with};
 use testkit::scripted::{call_tool, error, initialize, json, request, stateless_request, stateless_result};
 
-/// A `_meta` with the version `version` (JSON), no capability, and the members `more`, which has a comma before each.
+/// A `_meta` with the version `version` (JSON), no capability, and the further members `more`, each with a comma before it.
 fn meta(version: &str, more: &str) -> String {
     let version = format!(r#""io.modelcontextprotocol/protocolVersion":{version}"#);
     format!(r#""_meta":{{{version},"io.modelcontextprotocol/clientCapabilities":{{}}{more}}}"#)
 }
 
-/// A stateless request of a client that declares nothing. `params` has a comma after each member, and `more` one before each.
+/// A stateless request of a client that declares nothing. `params` are members of the parameters, each with a comma after it; `more` are
+/// further members of `_meta`, each with a comma before it.
 fn stateless(id: u64, method: &str, params: &str, more: &str) -> String {
     stateless_request(id, method, params, "{}", more)
 }
@@ -53,7 +54,7 @@ fn a_request_is_served_without_a_handshake_and_its_result_names_the_type_and_the
 /// Logging: a server sends a record only for a request that asks for records. A regression: a peer that had sent only the probe got records
 /// that belonged to no request.
 #[test]
-fn a_peer_that_sends_only_stateless_requests_gets_no_record_that_belongs_to_no_request() {
+fn a_peer_that_sends_only_stateless_requests_gets_no_record_outside_of_a_request() {
     let record = || LogRecord::new(Level::Error, json("1"));
     let mut server = Scripted::new(server_config());
     assert_eq!(server.session.log(None, record(), server.now), Ok(Logged::Sent), "the peer may yet make a handshake");
@@ -153,49 +154,49 @@ fn both_ends_declare_their_extensions_in_both_eras() {
 }
 
 #[test]
-fn a_request_is_read_after_any_other_as_it_is_read_alone() {
+fn a_request_is_read_alike_alone_and_after_any_other_request() {
     const VERSION: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
     const OTHER_VERSION: &str = r#""io.modelcontextprotocol/protocolVersion":"2027-01-01""#;
-    const NOTHING: &str = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
+    const NO_CAPABILITIES: &str = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
     const SAMPLING: &str = r#""io.modelcontextprotocol/clientCapabilities":{"sampling":{}}"#;
     const NAME: &str = r#""io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"}"#;
     const OTHER_NAME: &str = r#""io.modelcontextprotocol/clientInfo":{"name":"b","version":"1"}"#;
-    const NO_NAME: &str = r#""io.modelcontextprotocol/clientInfo":{"version":"1"}"#;
+    const INVALID_INFO: &str = r#""io.modelcontextprotocol/clientInfo":{"version":"1"}"#;
     const LEVEL: &str = r#""io.modelcontextprotocol/logLevel":"debug""#;
-    const NO_LEVEL: &str = r#""io.modelcontextprotocol/logLevel":7"#;
+    const INVALID_LEVEL: &str = r#""io.modelcontextprotocol/logLevel":7"#;
     const TOKEN: &str = r#""progressToken":7"#;
-    const NO_TOKEN: &str = r#""progressToken":[]"#;
+    const INVALID_TOKEN: &str = r#""progressToken":[]"#;
     const TRACE: &str = r#""traceparent":"00-1-2-03""#;
     let long_name = format!(r#""io.modelcontextprotocol/clientInfo":{{"name":"{}","version":"1"}}"#, "a".repeat(5000));
     let metas = [
-        &[VERSION, NOTHING][..],
-        &[VERSION, NOTHING, TOKEN],
-        &[TOKEN, VERSION, NOTHING],
-        &[VERSION, NOTHING, NAME, LEVEL],
-        &[TOKEN, VERSION, NOTHING, NAME, LEVEL],
-        &[VERSION, NOTHING, NAME, LEVEL, TRACE],
+        &[VERSION, NO_CAPABILITIES][..],
+        &[VERSION, NO_CAPABILITIES, TOKEN],
+        &[TOKEN, VERSION, NO_CAPABILITIES],
+        &[VERSION, NO_CAPABILITIES, NAME, LEVEL],
+        &[TOKEN, VERSION, NO_CAPABILITIES, NAME, LEVEL],
+        &[VERSION, NO_CAPABILITIES, NAME, LEVEL, TRACE],
         &[TRACE, VERSION, SAMPLING, NAME],
         &[VERSION, SAMPLING, OTHER_NAME],
         &[VERSION, SAMPLING, &long_name],
         // Another member stands between those that name the caller.
-        &[VERSION, TOKEN, NOTHING, NAME],
-        &[VERSION, NOTHING, TRACE, NAME, LEVEL],
+        &[VERSION, TOKEN, NO_CAPABILITIES, NAME],
+        &[VERSION, NO_CAPABILITIES, TRACE, NAME, LEVEL],
+        &[LEVEL, VERSION, NO_CAPABILITIES],
         // Of a repeated member the last value counts.
-        &[VERSION, NOTHING, NAME, LEVEL, OTHER_NAME],
-        &[OTHER_NAME, VERSION, NOTHING, NAME, LEVEL],
-        &[LEVEL, VERSION, NOTHING],
-        &[VERSION, NOTHING, VERSION, NOTHING],
-        &[VERSION, NOTHING, NAME, TRACE, SAMPLING],
-        &[VERSION, NOTHING, TOKEN, OTHER_VERSION],
-        &[OTHER_VERSION, TOKEN, VERSION, NOTHING],
-        &[VERSION, NOTHING, NAME, NO_LEVEL],
+        &[VERSION, NO_CAPABILITIES, NAME, LEVEL, OTHER_NAME],
+        &[OTHER_NAME, VERSION, NO_CAPABILITIES, NAME, LEVEL],
+        &[VERSION, NO_CAPABILITIES, VERSION, NO_CAPABILITIES],
+        &[VERSION, NO_CAPABILITIES, NAME, TRACE, SAMPLING],
+        &[VERSION, NO_CAPABILITIES, TOKEN, OTHER_VERSION],
+        &[OTHER_VERSION, TOKEN, VERSION, NO_CAPABILITIES],
         // Requests that are refused.
         &[VERSION],
-        &[NOTHING, NAME],
-        &[OTHER_VERSION, NOTHING],
-        &[VERSION, NOTHING, NO_NAME],
-        &[VERSION, NOTHING, NO_TOKEN],
-        &[VERSION, NOTHING, NAME, LEVEL, NO_TOKEN, OTHER_NAME],
+        &[NO_CAPABILITIES, NAME],
+        &[OTHER_VERSION, NO_CAPABILITIES],
+        &[VERSION, NO_CAPABILITIES, INVALID_INFO],
+        &[VERSION, NO_CAPABILITIES, NAME, INVALID_LEVEL],
+        &[VERSION, NO_CAPABILITIES, INVALID_TOKEN],
+        &[VERSION, NO_CAPABILITIES, NAME, LEVEL, INVALID_TOKEN, OTHER_NAME],
         &[],
     ];
     let frame =
@@ -223,7 +224,7 @@ fn a_request_is_read_after_any_other_as_it_is_read_alone() {
 /// Basic, "Error Codes": a missing or malformed member of `_meta` is reported before an unknown version, an unknown version before an
 /// unknown method, and an unknown method before wrong parameters.
 #[test]
-fn faults_are_answered_in_the_order_caller_version_method_parameters() {
+fn the_first_fault_in_the_order_caller_version_method_parameters_is_reported() {
     let version = |version: &str, more: &str| format!("{{{}}}", meta(version, more));
     let unsupported = r#"{"supported":["2026-07-28"],"requested":"2027-01-01"}"#;
     let cases = [
@@ -328,12 +329,12 @@ fn the_answer_to_discover_has_the_versions_the_capabilities_the_instructions_and
 #[test]
 fn results_of_lists_and_reads_have_a_cache_hint_and_those_of_tool_calls_have_none() {
     let public = with(server_config(), |config| config.cache = CacheHint::public(Duration::from_secs(2)));
-    hints_are_sent(server_config(), r#""ttlMs":0,"cacheScope":"private","#);
-    hints_are_sent(public, r#""ttlMs":2000,"cacheScope":"public","#);
+    check_hints(server_config(), r#""ttlMs":0,"cacheScope":"private","#);
+    check_hints(public, r#""ttlMs":2000,"cacheScope":"public","#);
 }
 
 /// Checks that the results of a list and of a read have the cache hint `hint`, and that the result of a tool call has none.
-fn hints_are_sent(config: protocol_core::Config, hint: &str) {
+fn check_hints(config: protocol_core::Config, hint: &str) {
     let mut server = Scripted::new(config);
     server.frame(&stateless(1, "tools/list", "", ""));
     let id = requested(&mut server);
@@ -397,7 +398,8 @@ fn stateless_and_handshake_requests_are_served_on_one_channel_in_any_order() {
     assert_eq!(server.sent(), [full(1), full(3), plain, full(5)]);
 }
 
-/// Tests all orders in which the three messages of the peer with a handshake keep their order.
+/// Tests all orders in which the three messages of the peer with a handshake keep their order, each with responses that are sent immediately
+/// and with responses that are sent after the last message.
 #[test]
 fn the_requests_of_both_eras_are_served_alike_in_every_order_of_the_messages() {
     const MESSAGES: [&str; 6] = ["initialize", "initialized", "legacy", "call", "discover", "listen"];
@@ -418,7 +420,7 @@ fn the_requests_of_both_eras_are_served_alike_in_every_order_of_the_messages() {
     orders(&mut Vec::new(), &mut all);
     assert_eq!(all.len(), 120);
     let content = r#""content":[{"type":"text","text":"x"}]"#;
-    for (order, at_once) in all.into_iter().flat_map(|order| [(order.clone(), true), (order, false)]) {
+    for (order, responds_immediately) in all.into_iter().flat_map(|order| [(order.clone(), true), (order, false)]) {
         let mut server = Scripted::new(server_config());
         let (mut sent, mut waiting) = (Vec::new(), Vec::new());
         for message in &order {
@@ -443,7 +445,7 @@ fn the_requests_of_both_eras_are_served_alike_in_every_order_of_the_messages() {
                     other => panic!("{order:?}: {other:?}"),
                 }
             }
-            let served = if at_once { core::mem::take(&mut waiting) } else { Vec::new() };
+            let served = if responds_immediately { core::mem::take(&mut waiting) } else { Vec::new() };
             for id in served {
                 server.session.respond(id, Reply::Tool(ToolOutput::text("x")), server.now).unwrap();
             }
@@ -696,10 +698,10 @@ fn everything() -> SubscriptionFilter {
     filter
 }
 
-/// The frame with the notice `method` for the subscription `id`; `uri` is empty, or a member of the parameters with a comma after it.
-fn published(id: u64, method: &str, uri: &str) -> String {
+/// The frame with the notice `method` for the subscription `id`; `member` is empty, or a member of the parameters with a comma after it.
+fn published(id: u64, method: &str, member: &str) -> String {
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
-    format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{uri}{meta}}}}}"#)
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{member}{meta}}}}}"#)
 }
 
 /// A server with a subscription of id 1 to these kinds, whose acknowledgement was sent.
@@ -733,8 +735,8 @@ fn a_subscription_is_acknowledged_first_with_the_kinds_that_are_offered_and_want
     assert_eq!(server.sent(), [published(1, "tools/list_changed", ""), published(1, "resources/updated", r#""uri":"u:","#)]);
 }
 
-/// `publish` does not send `Notice::ResourceValue`, unlike `notify`, which sends it as a change of the resource: a value names one
-/// subscription, and two values of a resource would wait as two notices.
+/// `publish` does not send a `Notice::ResourceValue`: a value names one subscription, and two values of a resource would wait as two notices.
+/// (`notify` sends it as a change of the resource.)
 #[test]
 fn the_value_of_a_resource_reaches_no_subscription_but_a_change_of_the_resource_does() {
     let (mut server, _) = listening(r#""resourceSubscriptions":["u:"]"#);
@@ -745,7 +747,7 @@ fn the_value_of_a_resource_reaches_no_subscription_but_a_change_of_the_resource_
 }
 
 #[test]
-fn several_subscriptions_each_get_what_they_want_and_a_peer_with_a_handshake_gets_none_of_it() {
+fn each_of_several_subscriptions_gets_the_notices_that_it_includes_and_a_peer_with_a_handshake_gets_none() {
     let mut server = Scripted::server(server_config());
     for (id, kinds) in [(1, r#""toolsListChanged":true"#), (2, r#""promptsListChanged":true"#), (3, r#""toolsListChanged":true"#)] {
         server.frame(&listen(id, kinds));
@@ -829,7 +831,7 @@ fn a_subscription_of_the_wrong_shape_is_refused() {
     }
 }
 
-/// The deadline of the handshake does not apply once the peer has sent a stateless request, nor at a server without a handshake.
+/// The deadline of the handshake does not apply once the peer has sent a stateless request, nor at a server that speaks only the modern era.
 #[test]
 fn a_channel_of_stateless_requests_alone_stays_open() {
     for first in [stateless(1, "server/discover", "", ""), call(1, "")] {

@@ -35,6 +35,7 @@ pub(super) struct HttpSession {
     generation: u32,
     /// The attempts to repeat the handshake.
     attempts: Resumption,
+    /// Set for the end of the wait for the GET stream, or for the next attempt to repeat the handshake.
     timer: Armed,
 }
 
@@ -111,7 +112,8 @@ impl HttpSession {
         &mut self.timer
     }
 
-    /// Sets the id of the HTTP session, which comes in the head of the response to the handshake.
+    /// Opening, Reopening: stores the id of the HTTP session, which comes in the head of the response to the handshake. In any other state,
+    /// changes nothing.
     pub(super) fn set_id(&mut self, id: Option<Text>) {
         if matches!(self.state, State::Opening | State::Reopening) {
             self.id = id;
