@@ -242,7 +242,7 @@ fn skip_string(text: &[u8], at: usize) -> Result<usize, ScanError> {
     if byte(text, end) == b'"' { Ok(next(end)) } else { skip_escapes(text, end) }
 }
 
-/// Returns the end of a string that has an escape at `at`.
+/// Returns the end of a string whose first special byte (see [`skip_plain`]) is at `at`.
 #[inline(never)]
 fn skip_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     loop {

@@ -6,11 +6,11 @@
 
 use crate::dialect::Ask;
 
-/// The depth of an input request of a call that has the depth `parent`. `claimed` is the depth that the message states; it counts if it is
+/// The depth of an input request of a call that has the depth `parent`. `stated` is the depth that the message states; it counts if it is
 /// greater.
-pub(super) fn of_input(ask: &Ask, parent: u8, claimed: u8) -> u8 {
+pub(super) fn of_input(ask: &Ask, parent: u8, stated: u8) -> u8 {
     let own = if matches!(ask, Ask::Sample(_)) { parent.saturating_add(1) } else { parent };
-    own.max(claimed)
+    own.max(stated)
 }
 
 /// Returns `true` if an input request of this depth may be made or answered. Only sampling requests are bounded.

@@ -576,9 +576,9 @@ pub(super) mod transitions {
 
     const STATES: [&str; 5] = ["Held", "Written", "InFlight", "Asked", "gone"];
 
-    /// The name of the state in the tables. There, `InFlight` is *Written* while the request was not polled, and *Asked* while an input request
-    /// is open. The state [`State::Asked`] is *Delayed* if the round has no input requests, and otherwise *AskedByResult*. The `match` has no
-    /// wildcard, so that a new state must be named here and appear in the table.
+    /// The name of the state in the tables. There, `InFlight` is *Written* while the request was not polled, and *Asked* while an input
+    /// request is open. The state [`State::Asked`] is *Delayed* if the round has no input requests, and otherwise *AskedByResult*. The
+    /// `match` has no wildcard, so that a new state must be named here and appear in the table.
     fn state(caller: &Caller) -> &'static str {
         match caller.session.outbound_calls.get(&caller.call) {
             None => "gone",

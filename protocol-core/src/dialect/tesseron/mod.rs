@@ -45,15 +45,15 @@ pub mod code {
     pub const ELICITATION_NOT_AVAILABLE: i64 = -32007;
     /// Sampling is nested too deep.
     pub const SAMPLING_TOO_DEEP: i64 = -32008;
-    /// There was no hello, or the session is not claimed, or the request names no active call of this session.
+    /// There was no hello, or the session is not claimed, or the request names no active call of this session, or a bind is refused.
     pub const UNAUTHORIZED: i64 = -32009;
-    /// The channel ended before the response. This code is never sent.
+    /// The channel ended before the response. This code is never sent on the channel; a bridge sends it to its agent.
     pub const TRANSPORT_CLOSED: i64 = -32010;
     /// The session cannot be resumed.
     pub const RESUME_FAILED: i64 = -32011;
 }
 
-/// An end of Tesseron.
+/// An end of Tesseron, with its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The end that runs actions, and opens the handshake.
@@ -177,7 +177,7 @@ impl fmt::Debug for ClaimState {
     }
 }
 
-/// One end of Tesseron.
+/// The dialect of one end of Tesseron.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tesseron {
     App,
@@ -290,7 +290,8 @@ fn method_of(op: Op) -> &'static str {
     METHODS.iter().find(|(_, other)| *other == op).map_or("", |(method, _)| method)
 }
 
-/// Returns `true` for a method of the protocol that is not an operation of a caller, so that no custom message may have it.
+/// Returns `true` for a method of the protocol that is not in [`METHODS`]. A custom message may have neither such a method nor one of
+/// [`METHODS`].
 fn is_reserved(method: &str) -> bool {
     matches!(
         method,

@@ -29,7 +29,7 @@ impl Tesseron {
         let LocalEnd { limits, .. } = local;
         let options = wire::Options { depth: limits.json_depth, id: limits.id_bytes, batch: None, lenient: true };
         let frame = Frame::new(bytes);
-        // Each batch is refused while it is read, so `Message::Batch` is never made.
+        // Tesseron has no batches (`batch: None`), so `Message::Batch` is never made.
         wire::read(bytes, options, |element| self.message(element, frame, local), Message::Batch)
     }
 
@@ -244,13 +244,13 @@ fn ask(id: WireId, method: &str, params: &IndexedObject<'_>, frame: Frame<'_>, l
 fn hello(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let wrong = |what| HandshakeRejected::from(RpcError::fixed(RpcError::INVALID_PARAMS, what));
     check_version(params)?;
-    let manifest = Manifest::read(params).map_err(wrong)?;
-    check_app_id(&manifest.app.name, RpcError::INVALID_PARAMS)?;
+    let described = AppDescription::read(params).map_err(wrong)?;
+    check_app_id(&described.app.name, RpcError::INVALID_PARAMS)?;
     let answer = match local.welcome() {
         Some(welcome) => HandshakeAnswer::Result(welcomed(welcome, local)),
         None => HandshakeAnswer::Owner(None),
     };
-    Ok(HandshakeRequest { peer: manifest.into_peer(frame.json(params.text())), answer })
+    Ok(HandshakeRequest { peer: described.into_peer(frame.json(params.text())), answer })
 }
 
 fn read_action(result: &Json) -> Option<String> {
@@ -277,8 +277,8 @@ fn array(params: &IndexedObject<'_>, name: &str, frame: Frame<'_>) -> Option<Jso
     params.member(name).filter(|value| Kind::of(value) == Kind::Array).map(|value| frame.json(value))
 }
 
-/// Checks the version of a hello (page "Handshake", section "Version negotiation"). If it is refused, the app cannot try again on this
-/// channel.
+/// Checks the version of a hello or a resume (page "Handshake", section "Version negotiation"). After an incompatible version the app
+/// cannot try again on this channel.
 fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
     let version = params.member("protocolVersion").and_then(string);
     let version = version.ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "protocolVersion must be text"))?;
@@ -295,13 +295,13 @@ fn check_app_id(id: &str, code: i64) -> Result<(), RpcError> {
 }
 
 /// The description of an app in a hello or a resume.
-struct Manifest {
+struct AppDescription {
     app: Identity,
     description: Option<Text>,
     subscriptions: bool,
 }
 
-impl Manifest {
+impl AppDescription {
     fn read(params: &IndexedObject<'_>) -> Result<Self, &'static str> {
         let is = |name: &str, kind: Kind| params.member(name).is_some_and(|value| Kind::of(value) == kind);
         let app = params.member("app").filter(|app| Kind::of(app) == Kind::Object).ok_or("app must be an object")?;
@@ -356,9 +356,9 @@ fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) ->
     if text("protocolVersion").is_none() {
         return Err(failed("protocolVersion must be text"));
     }
-    let manifest = Manifest::read(params).map_err(failed)?;
+    let described = AppDescription::read(params).map_err(failed)?;
     check_version(params)?;
-    check_app_id(&manifest.app.name, code::RESUME_FAILED)?;
+    check_app_id(&described.app.name, code::RESUME_FAILED)?;
     if local.welcome().is_some() {
         return Err(failed("sessions are not resumed here"));
     }
@@ -372,7 +372,7 @@ fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) ->
         });
     });
     let credentials = ResumeCredentials { session_id, resume_token };
-    Ok(HandshakeRequest { peer: manifest.into_peer(Json::written(declared)), answer: HandshakeAnswer::Owner(Some(credentials)) })
+    Ok(HandshakeRequest { peer: described.into_peer(Json::written(declared)), answer: HandshakeAnswer::Owner(Some(credentials)) })
 }
 
 impl App {
@@ -471,7 +471,7 @@ fn read_sample(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, Stri
     Ok(Sample { prompt: prompt.into_owned(), max_tokens, schema, params }.into())
 }
 
-/// Checks a sampling request as a gateway would, before it is sent.
+/// Checks a sampling request of ours, before it is sent, as a gateway checks it.
 pub(super) fn check_sample(sample: &Sample) -> Result<(), String> {
     let Some(params) = &sample.params else {
         return if sample.max_tokens == Some(0) { Err(String::from(TOKENS)) } else { Ok(()) };
