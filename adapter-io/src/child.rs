@@ -196,8 +196,8 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::rc::Rc;
 
-    /// A process, the transport over its pipes, and a timer. The process exits only when it is killed. Until then it writes without end or,
-    /// if `is_silent`, nothing.
+    /// A process, the transport over its pipes, and a timer. The process exits only when it is killed. The transport receives frames
+    /// without end or, if `is_silent`, none.
     #[derive(Clone, Default)]
     struct FakeChild {
         is_silent: Rc<Cell<bool>>,

@@ -118,8 +118,8 @@ impl Scripted {
         self
     }
 
-    /// Moves the clock to `millis` after [`Instant::ZERO`] without calling `handle_timeout`, so that the next frame or method call may be
-    /// late.
+    /// Moves the clock to `millis` after [`Instant::ZERO`] without calling `handle_timeout`, so that deadlines may have passed when the
+    /// next frame arrives or the next method is called.
     pub fn skip_to(&mut self, millis: u64) -> &mut Self {
         self.now = Instant::from_millis(millis);
         self
@@ -211,7 +211,7 @@ pub fn result(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
 }
 
-/// A frame that cancels.
+/// A frame that cancels the request `id`.
 #[must_use]
 pub fn cancelled(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
@@ -229,8 +229,8 @@ pub fn request(id: u64, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
 
-/// A frame with a stateless request (MCP 2026-07-28) of a client with the capabilities `declares`. `params` has a comma after each member,
-/// and `meta` one before each.
+/// A frame with a stateless request (MCP 2026-07-28) of a client with the capabilities `declares`. `params` are members of the parameters,
+/// each with a comma after it; `meta` are further members of `_meta`, each with a comma before it.
 #[must_use]
 pub fn stateless_request(id: u64, method: &str, params: &str, declares: &str, meta: &str) -> String {
     let caller = format!(
@@ -240,7 +240,7 @@ pub fn stateless_request(id: u64, method: &str, params: &str, declares: &str, me
 }
 
 /// A frame with the result of a stateless request, by a server with the identity of
-/// [`server_config`](crate::config::server_config). `members` has a comma after each.
+/// [`server_config`](crate::config::server_config). `members` are members of the result, each with a comma after it.
 #[must_use]
 pub fn stateless_result(id: u64, members: &str) -> String {
     let server = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}"#;

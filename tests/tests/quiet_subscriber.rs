@@ -14,7 +14,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// Reads the statistics of a peer whenever a span is closed. A read would block if the lock of the peer were held.
+/// The state of the subscriber.
 #[derive(Default)]
 struct Inspector {
     /// `true` once no level is enabled.
@@ -24,7 +24,8 @@ struct Inspector {
     peer: Mutex<Option<Peer>>,
 }
 
-/// The subscriber of the process.
+/// The subscriber of the process. Reads the statistics of a peer whenever a span is closed, which would block if the lock of the peer were
+/// held.
 struct Inspecting(Arc<Inspector>);
 
 impl Subscriber for Inspecting {

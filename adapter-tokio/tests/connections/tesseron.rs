@@ -1,5 +1,5 @@
-//! Tesseron over real sockets of both kinds, Unix sockets and WebSockets, and the manifests of its apps. The rows are in
-//! `tests::scenarios::tesseron`.
+//! Tesseron over real sockets of both kinds, Unix sockets and WebSockets, and the manifests of its apps. The rows, one for each test,
+//! are in `tests::scenarios::tesseron`.
 
 use crate::adapter;
 

@@ -12,7 +12,8 @@ use super::mcp::{rpc_error, sample, sampled};
 use super::player::{Player, json};
 use super::recording::{Channel, TurnKind};
 
-/// The configuration of a session that declares the same capabilities as the recorded end.
+/// The configuration of a session that declares the same capabilities as the recorded end: a gateway if `calls` is `true`, otherwise an
+/// app.
 pub(super) fn config(calls: bool, channel: &Channel) -> Config {
     let frames = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {

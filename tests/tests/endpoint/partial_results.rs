@@ -64,7 +64,7 @@ fn joined(service: Service) -> World {
 }
 
 impl World {
-    /// Calls the tool `bulk` with four items, each of which takes 200 ms. The second one fails.
+    /// Starts a job: calls the tool `bulk` with four items, each of which takes 200 ms. The second one fails.
     fn bulk(&self) -> Call {
         let arguments = json!({ "items": ["a", "b", "c", "d"], "fail": ["b"], "step_ms": 200 });
         self.caller.call_tool("bulk", Json::encode(&arguments).unwrap()).unwrap()

@@ -142,7 +142,7 @@ impl Bench {
 }
 
 /// Makes the same random steps at both ends, and compares them after each. Returns the number of frames on other lanes, and of replies on
-/// the first lane, both at the end with the trouble.
+/// the first lane, both at the disturbed end.
 fn compare(seed: u64, is_tesseron: bool, trouble: Trouble) -> [usize; 2] {
     let mut rng = Rng::new(seed);
     let [mut calm, mut disturbed] = [Bench::new(is_tesseron), Bench::new(is_tesseron)];
@@ -160,6 +160,7 @@ fn compare(seed: u64, is_tesseron: bool, trouble: Trouble) -> [usize; 2] {
             lost = Some(FIRST).filter(|_| trouble == Trouble::Loss);
             disturbed.poll_all(FIRST);
             assert_eq!(disturbed.observed.frames.get(&FIRST).map_or(0, Vec::len), frames, "no frame is sent on the first lane");
+            // The first lane is not open yet.
             if !done {
                 return [0; 2];
             }

@@ -178,10 +178,10 @@ fn a_request_is_read_alike_alone_and_after_any_other_request() {
         &[TRACE, VERSION, SAMPLING, NAME],
         &[VERSION, SAMPLING, OTHER_NAME],
         &[VERSION, SAMPLING, &long_name],
+        &[LEVEL, VERSION, NO_CAPABILITIES],
         // Another member stands between those that name the caller.
         &[VERSION, TOKEN, NO_CAPABILITIES, NAME],
         &[VERSION, NO_CAPABILITIES, TRACE, NAME, LEVEL],
-        &[LEVEL, VERSION, NO_CAPABILITIES],
         // Of a repeated member the last value counts.
         &[VERSION, NO_CAPABILITIES, NAME, LEVEL, OTHER_NAME],
         &[OTHER_NAME, VERSION, NO_CAPABILITIES, NAME, LEVEL],
@@ -398,8 +398,8 @@ fn stateless_and_handshake_requests_are_served_on_one_channel_in_any_order() {
     assert_eq!(server.sent(), [full(1), full(3), plain, full(5)]);
 }
 
-/// Tests all orders in which the three messages of the peer with a handshake keep their order, each with responses that are sent immediately
-/// and with responses that are sent after the last message.
+/// Tests all orders in which the three messages of the peer with a handshake keep their order, each with responses that are sent
+/// immediately and with responses that are sent after the last message.
 #[test]
 fn the_requests_of_both_eras_are_served_alike_in_every_order_of_the_messages() {
     const MESSAGES: [&str; 6] = ["initialize", "initialized", "legacy", "call", "discover", "listen"];
@@ -735,8 +735,8 @@ fn a_subscription_is_acknowledged_first_with_the_kinds_that_are_offered_and_want
     assert_eq!(server.sent(), [published(1, "tools/list_changed", ""), published(1, "resources/updated", r#""uri":"u:","#)]);
 }
 
-/// `publish` does not send a `Notice::ResourceValue`: a value names one subscription, and two values of a resource would wait as two notices.
-/// (`notify` sends it as a change of the resource.)
+/// `publish` does not send a `Notice::ResourceValue`: a value names one subscription, and two values of a resource would wait as two
+/// notices. (`notify` sends it as a change of the resource.)
 #[test]
 fn the_value_of_a_resource_reaches_no_subscription_but_a_change_of_the_resource_does() {
     let (mut server, _) = listening(r#""resourceSubscriptions":["u:"]"#);
@@ -831,7 +831,8 @@ fn a_subscription_of_the_wrong_shape_is_refused() {
     }
 }
 
-/// The deadline of the handshake does not apply once the peer has sent a stateless request, nor at a server that speaks only the modern era.
+/// The deadline of the handshake does not apply once the peer has sent a stateless request, nor at a server that speaks only the modern
+/// era.
 #[test]
 fn a_channel_of_stateless_requests_alone_stays_open() {
     for first in [stateless(1, "server/discover", "", ""), call(1, "")] {
