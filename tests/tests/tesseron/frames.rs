@@ -532,7 +532,7 @@ fn item_7_an_input_request_to_a_gateway_with_ill_typed_params_is_refused_as_inva
         ("elicitation/request", &[invocation_id, ("question", r#""?""#, "\""), ("schema", r#"{"type":"object"}"#, "")]),
     ];
     for (method, members) in all {
-        for params in ill_typed(members).into_iter().filter(|params| !params.contains(r#""maxTokens":1}"#)) {
+        for params in ill_typed(members) {
             expect_refused(calling, method, &format!(r#","params":{params}"#), -32602);
         }
         for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#] {
