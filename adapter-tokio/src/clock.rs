@@ -85,19 +85,20 @@ impl Timer for ClockTimer {
     }
 
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
-        let at = Duration::from_micros(at.as_micros());
-        let at = match self.clock.origin.checked_add(at) {
-            Some(due) if at < FAR => due,
+        let since_origin = Duration::from_micros(at.as_micros());
+        let due = match self.clock.origin.checked_add(since_origin) {
+            // Less than `FAR` after the origin is also less than `FAR` after now.
+            Some(due) if since_origin < FAR => due,
             due => {
                 let far = tokio::time::Instant::now() + FAR;
                 due.map_or(far, |due| due.min(far))
             }
         };
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-        if sleep.deadline() != at {
-            sleep.as_mut().reset(at);
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if sleep.deadline() != due {
+            sleep.as_mut().reset(due);
         }
-        // Polled without tokio's cooperative budget: if the budget of the task is used up, polling a sleep does not set it.
+        // Polled without tokio's cooperative budget: if the budget of the task is used up, polling a sleep does not register the waker.
         pin!(unconstrained(sleep.as_mut())).poll(cx)
     }
 }
@@ -120,24 +121,24 @@ mod tests {
         }
     }
 
-    /// The bug: if the budget was used up, polling the timer did not set it, but woke the task at once. The task did not poll it again, and
-    /// hung.
+    /// The bug: if the budget was used up, polling the timer did not set it, but woke the task immediately. If the task did not poll the
+    /// timer again, it hung.
     #[tokio::test(start_paused = true)]
-    async fn regression_an_alarm_is_set_by_a_task_that_has_used_up_its_budget() {
+    async fn regression_a_timer_is_set_by_a_task_that_has_used_up_its_budget() {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         (0..1000).for_each(|number| sender.send(number).unwrap());
         let mut timer = Clock::start().timer();
         let wakes = Arc::new(Wakes::default());
-        let fired = poll_fn(|cx| {
+        let first_poll = poll_fn(|cx| {
             while receiver.poll_recv(cx).is_ready() {}
             let waker = Waker::from(Arc::clone(&wakes));
             Poll::Ready(timer.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(10_000)))
         });
-        assert_eq!(fired.await, Poll::Pending);
+        assert_eq!(first_poll.await, Poll::Pending);
         assert!(!receiver.is_empty(), "the budget was used up first");
-        for (seconds, woken) in [(9, 0), (2, 1)] {
+        for (seconds, wake_count) in [(9, 0), (2, 1)] {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            assert_eq!(wakes.0.load(Ordering::Relaxed), woken);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), wake_count);
         }
     }
 
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_alarm_wakes_its_task_once_it_is_due_and_at_the_latest_after_a_year() {
+    async fn a_timer_wakes_its_task_once_it_is_due_and_at_the_latest_after_a_year() {
         const DAY: u64 = 24 * 3600;
         for (days, woken_after) in [(300, 300), (1000, 365)] {
             let mut timer = Clock::start().timer();

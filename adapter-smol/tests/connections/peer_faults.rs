@@ -1,4 +1,4 @@
-//! Peers that make the mistakes of other SDKs. The rows are in `tests::scenarios::faults`.
+//! Faults of other SDKs, which our ends must not have. The tests are the rows of `tests::scenarios::faults`.
 
 use crate::adapter;
 

@@ -1,6 +1,6 @@
 //! The server and the client that the official conformance suite of MCP is run against, written as a user would write them. The suite
-//! prescribes their tools, prompts and resources. The script `tests/conformance/run` runs it. The module `check` has scenarios of our own,
-//! for any server.
+//! prescribes the tools, prompts and resources. The script `tests/conformance/run` runs the suite. The module `check` has scenarios of our
+//! own, for any server.
 
 #[cfg(unix)]
 pub mod check;

@@ -1,4 +1,4 @@
-//! Two parsers of one frame must agree: that of the core and `serde_json`.
+//! Checks that the core and `serde_json` agree on the meaning of a frame.
 
 use bytes::Bytes;
 use protocol_core::{Event, Invalid, Json, Lane, Outcome, Reply, Violation};
@@ -34,7 +34,7 @@ fn json(data: &[u8]) {
     }
 }
 
-/// The methods that become requests to the owner of a server.
+/// The methods whose requests a server passes to its owner.
 const SERVED: [&str; 11] = [
     "subscriptions/listen",
     "tools/call",
@@ -52,7 +52,7 @@ const SERVED: [&str; 11] = [
 /// The deepest nesting of a payload. The frame around it adds a few levels.
 const PAYLOAD_DEPTH: usize = 120;
 
-/// The id of an answer, and its code if it is an error.
+/// The id of a response, and its code if it is an error.
 type Answer = (Option<Id>, Option<i64>);
 
 fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
@@ -75,7 +75,7 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
     }
     let raw = end.sent();
     let answered = answers(&raw);
-    let expected = |answer: Answer, rule| {
+    let assert_refused = |answer: Answer, rule| {
         assert_eq!(answered, [answer]);
         assert_eq!(rules, [rule]);
         assert_eq!(served, None);
@@ -84,30 +84,33 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
         Verdict::NotJson => {
             let rule = rules.first().copied().expect("a rule is broken");
             assert!(matches!(rule, Violation::NotJson | Violation::TooDeep), "{rule:?}");
-            expected((None, Some(-32700)), rule);
+            assert_refused((None, Some(-32700)), rule);
         }
-        Verdict::TooDeep => expected((None, Some(-32700)), Violation::TooDeep),
-        Verdict::Scalar => expected((None, Some(-32600)), Violation::InvalidEnvelope),
-        Verdict::Array => expected((None, Some(-32600)), Violation::InvalidBatch),
+        Verdict::TooDeep => assert_refused((None, Some(-32700)), Violation::TooDeep),
+        Verdict::Scalar => assert_refused((None, Some(-32600)), Violation::InvalidEnvelope),
+        Verdict::Array => assert_refused((None, Some(-32600)), Violation::InvalidBatch),
+        // `serde_json` cannot read the object, so no meaning is expected.
         Verdict::Unknown => {}
         Verdict::Object(message) => match message {
             Message::Repeated { is_request } => {
                 assert_eq!(rules, [Violation::RepeatedMember]);
                 assert_eq!(answered, if *is_request { vec![(None, Some(-32600))] } else { vec![] });
             }
-            Message::Invalid(id) => expected((id.clone(), Some(-32600)), Violation::InvalidEnvelope),
-            Message::WrongParams(id) => expected((Some(id.clone()), Some(-32602)), Violation::InvalidParams),
+            Message::Invalid(id) => assert_refused((id.clone(), Some(-32600)), Violation::InvalidEnvelope),
+            Message::WrongParams(id) => assert_refused((Some(id.clone()), Some(-32602)), Violation::InvalidParams),
             Message::InvalidNotification | Message::Notification | Message::LostResponse | Message::Response { .. } => {
                 assert_eq!(answered, [], "a notification and a response are never answered");
                 assert_eq!(served, None);
             }
             Message::Request { id, method, params } => {
+                // The session also reports a `_meta` that the parameters repeat, for which `judge` does not look.
                 let repeated = rules.contains(&Violation::RepeatedMember);
                 assert_eq!(answered.len(), 1, "a request is answered once");
                 assert!(repeated || answered[0].0.as_ref() == Some(id), "the answer has the id of the request: {answered:?}");
                 if let Some(served) = served {
                     assert!(SERVED.contains(&method.as_str()), "{method} is not served");
                     assert_eq!(served.as_str(), params.unwrap_or("{}"), "G13");
+                    // A frame contains no line break, so the session writes those between members as spaces.
                     let params = params.unwrap_or("{}").replace(['\r', '\n'], " ");
                     if is_stateless {
                         // If a name has half of a surrogate pair, `serde_json` cannot read the parameters, and none of them is checked.

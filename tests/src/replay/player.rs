@@ -1,5 +1,5 @@
-//! A session in the place of a recorded end: it receives the frames that the end received, and its owner makes it send those that the end
-//! sent.
+//! A session in the place of a recorded end: the session receives the frames that the end received, and its owner makes it send the frames
+//! that the end sent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,8 +26,8 @@ pub(super) struct Player {
     pub(super) config: Config,
     /// Frames that the session or its gate has sent, and that have no counterpart in the recording yet.
     sent: VecDeque<Value>,
-    /// The methods of requests. The keys are `<` and the id for our requests, and `>` and the id for those of the peer. Our requests are
-    /// there by their recorded id and by that of the session.
+    /// The methods of requests. The keys are `<` and the id for our requests, and `>` and the id for those of the peer. Each of our
+    /// requests has two entries: one with its recorded id, and one with its id in the session.
     methods: BTreeMap<String, String>,
     /// The ids of our requests, by those of the recording.
     ids: BTreeMap<String, Value>,
@@ -85,6 +85,7 @@ impl AppHost {
         }
     }
 
+    /// Handles the end of a connection of the app.
     fn leave(&mut self, now: Instant) {
         if let (Some(host), Some(channel)) = (&mut self.host, self.channel.take()) {
             host.handle_closed(channel, now, 0, &mut |out: &mut [u8]| out.fill(200));
@@ -161,7 +162,7 @@ impl Player {
     }
 
     /// Returns `true` if the peer's request of that id invokes an action.
-    pub(super) fn runs(&self, id: &Value) -> bool {
+    pub(super) fn invokes_action(&self, id: &Value) -> bool {
         self.methods.get(&format!(">{id}")).is_some_and(|method| method == "actions/invoke")
     }
 
@@ -258,10 +259,12 @@ impl Player {
         let late = session.stats().late_frames;
         session.handle_frame(Bytes::from(bytes), Lane::CHANNEL, self.now).expect("the session takes frames");
         let (before, ready) = (self.sent.len(), session.is_ready());
-        let reported = self.poll_events_at(&label, &frame);
+        let reported = self.poll_events_after(&label, &frame);
         let answered = self.sent.iter().skip(before).any(|answer| answer.get("method").is_none() && answer["id"] == recorded["id"]);
         let session = self.session.as_ref().expect("it was there");
         let is_late = session.stats().late_frames > late;
+        // A frame has an effect if an event reports it, if it is answered, or if it is counted as late. The confirmation of the handshake
+        // only makes the session ready.
         if reported + usize::from(answered || is_late || ready && recorded["method"] == "notifications/initialized") == 0 {
             self.differ(format!("{label}: is ignored"));
         }
@@ -321,29 +324,29 @@ impl Player {
         Ok(())
     }
 
-    fn poll_events(&mut self, at: &str) {
-        self.poll_events_at(at, &Value::Null);
+    fn poll_events(&mut self, cause: &str) {
+        self.poll_events_after(cause, &Value::Null);
     }
 
-    /// Polls and handles all events. Returns their number, not counting [`Event::Violation`] and [`Event::Closed`]. `received` is the frame
-    /// that caused them; null if no frame did.
-    fn poll_events_at(&mut self, at: &str, received: &Value) -> usize {
+    /// Polls and handles all events. Returns their number, not counting [`Event::Violation`] and [`Event::Closed`]. `cause` names their
+    /// cause in differences; `received` is the frame that caused them, or null if no frame did.
+    fn poll_events_after(&mut self, cause: &str, received: &Value) -> usize {
         let mut reported = 0;
         while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
             reported += usize::from(!matches!(event, Event::Violation(_) | Event::Closed(_)));
-            self.handle(at, received, event);
+            self.handle(cause, received, event);
         }
         self.poll();
         reported
     }
 
-    fn handle(&mut self, at: &str, received: &Value, event: Event) {
+    fn handle(&mut self, cause: &str, received: &Value, event: Event) {
         let id = received["id"].to_string();
         if !has_contents_of(received, &event) {
-            self.differ(format!("{at}: is reported differently"));
+            self.differ(format!("{cause}: is reported differently"));
         }
         match event {
-            Event::Violation(rule) => self.differ(format!("{at}: {rule}")),
+            Event::Violation(rule) => self.differ(format!("{cause}: {rule}")),
             Event::HandshakeRequest { resume, .. } => self.greeting = Some(resume),
             Event::Request { id: inbound, request, .. } => {
                 self.inbound.insert(id, inbound);
@@ -358,7 +361,7 @@ impl Player {
             Event::Cancelled { id: inbound, .. } => {
                 self.unanswered.retain(|other| *other != inbound);
                 if let Some(session) = &mut self.session {
-                    // The handler ends at once.
+                    // The handler ends immediately.
                     let _ = session.respond(inbound, Reply::Done, self.now);
                 }
             }
@@ -514,6 +517,7 @@ fn has_contents_of(received: &Value, event: &Event) -> bool {
     }
 }
 
+/// Adds to `found` each path at which `ours` differs from `recorded`, with the kind of the difference.
 fn differences(recorded: &Value, ours: &Value, path: &mut Vec<String>, found: &mut Vec<(String, String)>) {
     match (recorded, ours) {
         (Value::Object(recorded), Value::Object(ours)) => {

@@ -1,4 +1,5 @@
-//! Recorded traffic: the frames of one hop, as each of its ends sent and received them.
+//! Recorded traffic: the frames of each *hop*, the connections between two programs, as the two ends of the hop sent and received them. The
+//! format and the names of the programs are in `tests/traces/README.md`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ pub struct Channel {
     overlaps: bool,
 }
 
-/// Something that happened at an end.
+/// One event at an end of a connection. It is not a turn of a driver.
 #[derive(Clone, Debug)]
 pub struct Turn {
     /// The time since the recording began.
@@ -71,6 +72,7 @@ pub enum TurnKind {
     Ended,
 }
 
+/// One line of a recording. `from` and `to` are the programs in its member `dir`; `to` is empty if `dir` names only one.
 struct Record {
     from: String,
     to: String,
@@ -90,7 +92,7 @@ impl Record {
         self.line.get("ev")?.as_str()
     }
 
-    /// The kind of the turn at `end`, if the record is a turn.
+    /// The kind of the turn at `end`; `None` if the record is no turn, such as the beginning of a connection or a note.
     fn what(&self, end: &str) -> Option<TurnKind> {
         let own = self.from == end;
         match self.event() {
@@ -108,7 +110,7 @@ impl Record {
     }
 }
 
-/// The names of all recordings, in order, as paths below their folder.
+/// The names of all recordings, in order, as paths below `tests/traces`.
 ///
 /// # Panics
 /// If they cannot be read.
@@ -134,7 +136,7 @@ fn root() -> PathBuf {
 /// Every end that a recording shows.
 ///
 /// # Panics
-/// If there is no such recording, or if it has lines of an unknown kind.
+/// If there is no such recording, or if it has a line that is not a record.
 #[must_use]
 pub fn recorded_ends(name: &str) -> Vec<RecordedEnd> {
     let text = fs::read_to_string(root().join(name)).expect("a recording");
@@ -187,8 +189,8 @@ fn is_frame(what: &TurnKind) -> bool {
     matches!(what, TurnKind::Received(_) | TurnKind::Sent(_))
 }
 
-/// Removes all turns that end the channel except one. The one that stays is the first such turn, or, with overlapping connections, the
-/// first one after the last frame that was sent, since earlier ones belong to the previous connection.
+/// Keeps only one of the turns that end the channel: the first or, if the connections overlap, the first after the last frame that was
+/// sent. Earlier ones then belong to the previous connection.
 fn tidied(mut channel: Channel) -> Channel {
     let last = channel.turns.iter().rposition(|turn| matches!(turn.what, TurnKind::Sent(_))).unwrap_or_default();
     let overlaps = channel.overlaps;

@@ -179,7 +179,7 @@ fn respond(player: &mut Player, frame: &Value) -> Result<(), String> {
     let id = player.inbound.get(&frame["id"].to_string()).copied().ok_or("there is no such request")?;
     let (result, now) = (&frame["result"], player.now);
     let reply = match (frame.get("error"), result.get("output")) {
-        (Some(error), _) if player.runs(&frame["id"]) => Reply::Tool(ToolOutput::fault(rpc_error(error))),
+        (Some(error), _) if player.invokes_action(&frame["id"]) => Reply::Tool(ToolOutput::fault(rpc_error(error))),
         (Some(error), _) => Reply::Error(rpc_error(error)),
         (None, Some(output)) => Reply::Tool(ToolOutput::structured(json(output))),
         (None, None) if result.get("invocationId").is_some() => Reply::Tool(ToolOutput::default()),

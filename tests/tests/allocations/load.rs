@@ -53,13 +53,13 @@ fn finish(ends: &mut Ends, id: InboundId) {
 #[test]
 fn calls_in_sequence_leave_no_memory_in_use() {
     let mut ends = ends(8);
-    let mut round = || {
+    let mut call = || {
         let id = begin(&mut ends);
         finish(&mut ends, id);
     };
-    // After these rounds the sessions keep as many ids of ended calls as they may.
-    (0..1_000).for_each(|_| round());
-    let counted = measure(|| (0..5_000).for_each(|_| round()));
+    // After these calls the sessions keep as many ids of ended calls as they may.
+    (0..1_000).for_each(|_| call());
+    let counted = measure(|| (0..5_000).for_each(|_| call()));
     assert!(counted.bytes_current.abs() < 4_096, "{counted:?}");
     assert!(counted.bytes_max < 64 * 1024, "{counted:?}");
 }

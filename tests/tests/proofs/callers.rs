@@ -3,8 +3,8 @@
 //!
 //! * With lanes: each client has a lane of its own, all clients use the same ids, and their eras differ: one makes the handshake, one makes
 //!   stateless requests after a probe, and one makes them although its probe has not reached the server.
-//! * On one channel: all requests are stateless. The `Crowd` makes the ids of the clients different, and finds the client of each frame by
-//!   its id.
+//! * On one channel: all requests are stateless. The `Crowd` (`testkit::world`) gives the requests of different clients different ids, and
+//!   finds the client of each frame by its id.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -36,6 +36,7 @@ struct Seen {
     ended: usize,
     records: [usize; 3],
     notices: [usize; 3],
+    /// Input requests of the server.
     asked: [usize; 3],
 }
 
@@ -55,34 +56,34 @@ impl Seen {
 /// The applications at the ends of a crowd, each with data that contain the name of its client.
 struct Users<S: Subject> {
     crowd: Crowd<S>,
-    by: Ways,
+    ways: Ways,
     /// The open calls at the server, each with its client, and the open subscriptions, each with `usize::MAX`.
     serves: Vec<(usize, InboundId)>,
     seen: Seen,
 }
 
 impl<S: Subject> Users<S> {
-    fn new(server: S, by: Ways) -> Self {
+    fn new(server: S, ways: Ways) -> Self {
         let config = |at: usize| {
             with(client_config(), |config| {
                 config.identity.name = NAMES[at].to_owned();
-                config.era = if by == Ways::Channel { Era::Modern } else { [Era::Legacy, Era::Auto, Era::Modern][at] };
+                config.era = if ways == Ways::Channel { Era::Modern } else { [Era::Legacy, Era::Auto, Era::Modern][at] };
                 config.capabilities.sampling = at != 2;
             })
         };
-        let mut crowd = Crowd::new(server, (0..3).map(config), by, 0);
-        for at in (0..3).filter(|at| *at == 2 || by == Ways::Channel) {
+        let mut crowd = Crowd::new(server, (0..3).map(config), ways, 0);
+        for at in (0..3).filter(|at| *at == 2 || ways == Ways::Channel) {
             let client = crowd.client_mut(at);
             client.poll_transmit().expect("the probe");
             client.handle_frame(DISCOVERED.into(), Lane::CHANNEL, NOW).expect("it takes frames");
             assert!(client.is_ready());
         }
-        Self { crowd, by, serves: Vec::new(), seen: Seen::default() }
+        Self { crowd, ways, serves: Vec::new(), seen: Seen::default() }
     }
 
     /// Returns `true` for a client without a handshake.
     fn is_stateless(&self, at: usize) -> bool {
-        at > 0 || self.by == Ways::Channel
+        at > 0 || self.ways == Ways::Channel
     }
 
     /// Sends all queued frames, and handles the events of each client.
@@ -167,6 +168,7 @@ impl<S: Subject> Users<S> {
     /// Takes a step of the server: it reports, logs, asks, publishes or responds for one of its calls, or ends a subscription, as `number`
     /// selects. `which` selects the call or the subscription.
     fn serve(&mut self, which: usize, number: u64) {
+        // A subscription has `usize::MAX` in the place of its client.
         let subscriptions: Vec<_> = self.serves.iter().filter(|(at, _)| *at > 2).map(|(_, id)| *id).collect();
         if let Some(id) = subscriptions.get(which % subscriptions.len().max(1)).filter(|_| number % 64 == 63) {
             self.serves.retain(|(_, other)| other != id);
@@ -236,7 +238,7 @@ fn three_clients_of_one_channel_each_get_only_their_own_frames() {
 }
 
 #[test]
-fn a_frame_for_one_caller_that_reaches_another_breaks_a_guarantee() {
+fn each_fault_of_a_server_that_mixes_up_its_callers_breaks_a_guarantee() {
     for ways in [Ways::Lanes, Ways::Channel] {
         for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_callers()) {
             let named = format!("{}: ", fault.breaks().expect("a guarantee"));

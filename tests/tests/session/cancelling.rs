@@ -1,5 +1,6 @@
 //! Cancellation from both ends (Utilities, "Cancellation"; `docs/protocols/mcp.md`, "Cancellation" and "Transitions of an outgoing call"):
-//! of a response and a cancel, the one that is handled first decides the outcome, and later frames about the call are dropped.
+//! of a response and a cancel, the one that is handled first decides the outcome, and later frames about the call are dropped. Names that
+//! begin with `o` and a number cite a row of that table ("Former row numbers").
 
 use protocol_core::{
     Answer, Ask, CancelReason, Event, InputFailed, Invoke, Lane, NotLive, Op, Outcome, Progress, RpcError, Sample, Violation,

@@ -86,7 +86,7 @@ fn an_answer_that_comes_before_the_probe_or_the_handshake_was_sent_is_a_violatio
         client.frame(&discovered_quietly(1));
         assert!(client.session.is_ready(), "{answer}");
     }
-    // The probe has expired in the outbox, and the handshake request waits after it.
+    // The probe has expired before it was polled, and the handshake request is queued after it.
     for guessed in [1, 2] {
         let mut client = client(Era::Auto);
         client.at(10_000);
@@ -261,7 +261,7 @@ fn a_server_that_does_not_answer_the_probe_gets_the_handshake_after_the_timeout_
 
 #[test]
 fn the_probe_has_its_own_timeout_and_the_handshake_that_follows_has_its_whole_timeout() {
-    let times = |handshake: Option<u64>, probe: Option<u64>| {
+    let deadline = |handshake: Option<u64>, probe: Option<u64>| {
         let seconds = |span: Option<u64>| span.map(std::time::Duration::from_secs);
         let mut client = Scripted::new(with(client_config(), |config| {
             (config.era, config.timeouts.handshake, config.timeouts.probe) = (Era::Auto, seconds(handshake), seconds(probe));
@@ -269,11 +269,11 @@ fn the_probe_has_its_own_timeout_and_the_handshake_that_follows_has_its_whole_ti
         client.drain();
         client.session.poll_timeout().map(|at| at.as_micros() / 1_000_000)
     };
-    assert_eq!(times(Some(60), Some(10)), Some(10));
-    assert_eq!(times(Some(5), Some(10)), Some(5));
-    assert_eq!(times(None, Some(10)), Some(10));
-    assert_eq!(times(Some(60), None), Some(60));
-    assert_eq!(times(None, None), None);
+    assert_eq!(deadline(Some(60), Some(10)), Some(10));
+    assert_eq!(deadline(Some(5), Some(10)), Some(5));
+    assert_eq!(deadline(None, Some(10)), Some(10));
+    assert_eq!(deadline(Some(60), None), Some(60));
+    assert_eq!(deadline(None, None), None);
     let mut client = Scripted::new(with(client_config(), |config| {
         (config.era, config.timeouts.probe) = (Era::Auto, Some(std::time::Duration::ZERO))
     }));
@@ -577,9 +577,10 @@ fn concurrent_changes_all_take_effect_whatever_the_order_of_their_acknowledgemen
     }
 }
 
-/// A regression: the newer subscription already contained the resource of the older change, and notices of that resource were violations.
+/// A regression: if a newer change was acknowledged first, its subscription already contained the resource of the older change, and notices
+/// of that resource were violations.
 #[test]
-fn a_resource_that_a_newer_subscription_already_has_is_reported_after_its_own_change() {
+fn notices_of_a_resource_are_dropped_without_a_violation_until_its_own_change_is_acknowledged() {
     let mut client = modern();
     client.invoke(Invoke::subscribe("u:"));
     client.drain();
@@ -634,7 +635,7 @@ fn the_cancel_of_the_last_subscription_counts_against_the_limit_of_output() {
 
 /// The successor that the first unsubscribe requests is acknowledged after the second unsubscribe has ended the subscription.
 #[test]
-fn two_unsubscribes_at_once_leave_no_subscription() {
+fn two_overlapping_unsubscribes_leave_no_subscription() {
     let mut client = modern();
     client.invoke(Invoke::subscribe("u:"));
     client.drain();
@@ -921,7 +922,7 @@ fn the_time_for_an_acknowledgement_ends_with_the_acknowledgement_or_the_subscrip
 }
 
 #[test]
-fn the_time_limit_of_an_acknowledgement_is_none_or_at_least_a_microsecond() {
+fn an_acknowledgement_has_no_time_limit_or_one_of_at_least_a_microsecond() {
     for (limit, is_limited) in [(None, false), (Some(core::time::Duration::ZERO), true)] {
         let mut client = Scripted::new(with(client_config(), |config| {
             (config.era, config.timeouts.acknowledgement) = (Era::Auto, limit);

@@ -1,4 +1,6 @@
-//! A call through a bridge: the invocation, its progress, cancels, input requests, log records and the end.
+//! Calls through a bridge: the invocation, its progress, cancels, input requests, log records and the end. Also the list of tools.
+//!
+//! Names that begin with `item_` and a number cite a rule (`docs/protocols/tesseron.md`, "Former numbers").
 
 use protocol_core::{Level, LogRecord, Logged};
 use serde_json::{Value, json};
@@ -28,7 +30,7 @@ fn a_tool_call_becomes_an_invocation_and_its_output_becomes_the_result() {
 }
 
 #[test]
-fn ids_of_one_leg_are_never_used_on_another() {
+fn ids_and_progress_tokens_of_one_leg_are_never_used_on_another() {
     let (mut rig, app) = rig();
     for id in ["\"call-of-the-agent\"", "9007199254740991", "-5", "\"1\"", "1"] {
         rig.agent(&call_tool(id, "ledger__t", "{}", Some("\"token-of-the-agent\"")));
@@ -61,7 +63,7 @@ fn a_call_without_arguments_is_forwarded_with_an_empty_object_as_its_input() {
 }
 
 #[test]
-fn an_output_becomes_text_and_structured_content_by_its_type() {
+fn an_output_becomes_text_by_its_type_and_never_structured_content() {
     let (mut rig, app) = rig();
     for (number, output, shown) in [
         (1, r#""plain text""#, "plain text"),
@@ -101,6 +103,7 @@ fn an_error_keeps_its_code_its_message_and_its_data() {
     rig.app(app, &call.error(-32004, "Invalid input", Some(data)));
     let received = rig.agent_received();
     assert!(received[0].contains(&format!(r#""structuredContent":{{"code":-32004,"data":{data}}}"#)), "{received:?}");
+    // `serde_json` cannot read a number as large as 1e400.
     let result = received[0].replace("1e400", "0");
     let (text, failed) = text_of(&value(&result)["result"]);
     assert!(failed);
@@ -414,8 +417,8 @@ fn item_90_sampling_may_be_nested_three_deep_but_not_four() {
     }
     let (app, deepest) = open.pop().unwrap();
     assert_eq!(rig.agent_received(), Vec::<String>::new(), "no frame reached the agent");
-    let refused = rig.app_response(app, 103)["error"].clone();
-    assert_eq!((refused["code"].clone(), refused["data"].clone()), (json!(-32008), json!({"depth": 4, "max": 3})));
+    let error = rig.app_response(app, 103)["error"].clone();
+    assert_eq!((error["code"].clone(), error["data"].clone()), (json!(-32008), json!({"depth": 4, "max": 3})));
     rig.app(app, &deepest.output("1"));
     assert!(rig.response(3).get("result").is_some());
 }
@@ -493,7 +496,7 @@ fn regression_an_agent_that_probes_finds_only_the_revisions_in_which_an_app_can_
 
 /// Revision 2025-03-26 has no elicitation, even if the agent declares it.
 #[test]
-fn a_form_for_an_agent_of_an_old_revision_is_refused_with_its_own_error_code() {
+fn a_form_for_an_agent_of_an_old_revision_is_refused_with_the_code_for_missing_elicitation() {
     let mut rig = Rig::for_agent(config(), "2025-03-26", DECLARES);
     let app = rig.join("ledger");
     rig.call(5, "ledger__t");
@@ -503,14 +506,14 @@ fn a_form_for_an_agent_of_an_old_revision_is_refused_with_its_own_error_code() {
 }
 
 #[test]
-fn an_agent_that_declares_only_url_mode_gets_no_input_request_of_an_app() {
+fn an_agent_that_declares_only_url_mode_gets_no_form_and_no_form_is_sent_in_url_mode() {
     let mut rig = Rig::for_agent(config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
     let app = rig.join("ledger");
     rig.call(5, "ledger__t");
     let call = rig.invoked(app);
     rig.app(app, &call.confirm(3));
     assert_eq!(rig.app_response(app, 3)["error"]["code"], -32007);
-    // A form with members of URL mode is still sent as a form.
+    // For an agent that declares both modes, a form with members of URL mode is still sent as a form.
     let mut rig = Rig::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
     let app = rig.join("ledger");
     rig.call(5, "ledger__t");
@@ -567,7 +570,7 @@ fn a_confirmation_is_forwarded_as_a_form_without_fields_and_accepted_without_con
 }
 
 #[test]
-fn an_agent_that_refuses_forms_as_unknown_counts_as_one_without_forms() {
+fn an_agent_without_the_method_for_forms_counts_as_one_that_did_not_declare_forms() {
     let (mut rig, app) = rig();
     rig.call(5, "ledger__t");
     let call = rig.invoked(app);
@@ -606,7 +609,7 @@ fn item_89_an_input_request_of_an_ended_or_unknown_invocation_is_refused() {
 }
 
 #[test]
-fn an_input_request_for_an_invocation_of_another_app_is_refused() {
+fn an_app_cannot_ask_report_progress_or_respond_for_an_invocation_of_another_app() {
     let mut rig = Rig::new();
     let (victim, thief) = (rig.join("victim"), rig.join("thief"));
     for number in 0..3 {
@@ -812,7 +815,7 @@ fn actions_without_a_name_or_with_a_repeated_name_are_not_listed() {
 }
 
 #[test]
-fn methods_that_a_gateway_does_not_support_are_refused_and_a_ping_is_answered() {
+fn unsupported_methods_and_invalid_calls_are_refused_and_resource_templates_and_pings_are_answered() {
     let (mut rig, _) = rig();
     for (id, method) in [(1, "prompts/list"), (2, "prompts/get"), (3, "completion/complete"), (4, "nonsense")] {
         rig.agent(&request(id, method, "{}"));

@@ -29,8 +29,9 @@ impl OnceStore for Store {
     }
 }
 
-/// A tool with an effect of 3 s, the charge, with or without a sealed key, and then an input request. `charges` counts the charges.
-fn charges(charges: &Arc<AtomicUsize>) -> Tool {
+/// A tool with an effect of 3 s, the charge, and then an input request. With the argument `sealed` the effect has a sealed key, and with
+/// `fails` it fails. `charges` counts the charges.
+fn charging_tool(charges: &Arc<AtomicUsize>) -> Tool {
     let charges = Arc::clone(charges);
     Tool::new("t", move |context: Context, given: BTreeMap<String, bool>| {
         let charges = Arc::clone(&charges);
@@ -83,11 +84,11 @@ fn send_with(process: &mut Process, id: u64, params: &Value, key: Option<&str>, 
 
 /// The service of each process that shares `store`.
 fn sharing(charged: &Arc<AtomicUsize>, store: &Arc<Store>) -> Service {
-    plain(charges(charged)).once_store(Arc::clone(store) as Arc<dyn OnceStore>).seal_keys(keys())
+    plain(charging_tool(charged)).once_store(Arc::clone(store) as Arc<dyn OnceStore>).seal_keys(keys())
 }
 
 /// Makes a first request, and returns its retry, whose state contains the sealed key of the effect.
-fn sealed(service: Service, params: &Value) -> Value {
+fn retry_with_sealed_key(service: Service, params: &Value) -> Value {
     retry(params, &send(&mut Process::new(service), 1, params, None), agree)
 }
 
@@ -101,10 +102,10 @@ fn text(frame: &Value) -> &str {
 }
 
 #[test]
-fn of_five_equal_first_requests_with_a_key_of_the_caller_one_runs_the_effect_and_all_get_its_outcome() {
+fn five_equal_first_requests_run_the_effect_once_with_a_key_of_the_caller_and_five_times_without() {
     for key in [Some("order 7"), None] {
         let (charged, store) = (Arc::default(), Arc::new(Store::default()));
-        let service = plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).call_key(key_in_meta);
+        let service = plain(charging_tool(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).call_key(key_in_meta);
         let mut process = Process::new(service);
         let params = json!({"name": "t", "arguments": {}});
         for id in 1..=5 {
@@ -127,7 +128,7 @@ fn of_five_equal_first_requests_with_a_key_of_the_caller_one_runs_the_effect_and
 #[test]
 fn requests_with_another_key_with_other_arguments_or_of_another_principal_are_different_calls() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
-    let mut process = Process::new(plain(charges(&charged)).once_store(store).call_key(key_in_meta));
+    let mut process = Process::new(plain(charging_tool(&charged)).once_store(store).call_key(key_in_meta));
     let (params, other) = (json!({"name": "t", "arguments": {}}), json!({"name": "t", "arguments": {"x": true}}));
     let by = |name: &str| Extensions::new().with(Principal::new(name));
     send_with(&mut process, 1, &params, Some("order 7"), by("alice"));
@@ -140,17 +141,17 @@ fn requests_with_another_key_with_other_arguments_or_of_another_principal_are_di
     assert_eq!(charged.load(Ordering::Relaxed), 5, "a repetition is the same call");
 }
 
-/// Five processes get the same retry at once, as behind a load balancer.
+/// Five processes get the same retry at the same time, as a load balancer could send it.
 #[test]
 fn of_five_presentations_of_a_state_to_five_processes_one_runs_the_effect() {
     for arguments in [json!({"sealed": true}), json!({"sealed": true, "fails": true})] {
         let (charged, store) = (Arc::default(), Arc::new(Store::default()));
         let service = || sharing(&charged, &store);
         let params = json!({"name": "t", "arguments": arguments});
-        let sealed = sealed(service(), &params);
+        let sealed_retry = retry_with_sealed_key(service(), &params);
         let mut processes: Vec<_> = (0..5).map(|_| Process::new(service())).collect();
         for process in &mut processes {
-            assert_eq!(send(process, 2, &sealed, None), [Value::Null; 0]);
+            assert_eq!(send(process, 2, &sealed_retry, None), [Value::Null; 0]);
         }
         // Each process waits by the clock of its own executor. All these clocks begin at the same time.
         let rounds: Vec<_> = processes.iter_mut().map(|process| wait(process, 5)).collect();
@@ -165,26 +166,26 @@ fn of_five_presentations_of_a_state_to_five_processes_one_runs_the_effect() {
     }
 }
 
-/// The process that runs the effect crashes. Another one waits for the outcome, and never runs the effect.
+/// The process that runs the effect crashes. Another process waits for the outcome, and never runs the effect.
 #[test]
-fn a_claim_without_an_outcome_is_unknown_after_its_lease_and_the_effect_never_runs_again() {
+fn an_outcome_that_is_not_recorded_is_unknown_after_the_lease_and_the_effect_never_runs_again() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
     let service = || sharing(&charged, &store);
     let params = json!({"name": "t", "arguments": {"sealed": true}});
-    let sealed = sealed(service(), &params);
+    let sealed_retry = retry_with_sealed_key(service(), &params);
     let mut first = Process::new(service());
-    send(&mut first, 2, &sealed, None);
+    send(&mut first, 2, &sealed_retry, None);
     std::mem::forget(first);
     const UNKNOWN: &str = "it is not known whether \"charge\" has happened";
     let mut other = Process::new(service());
-    send(&mut other, 3, &sealed, None);
+    send(&mut other, 3, &sealed_retry, None);
     assert_eq!(wait(&mut other, 58), [Value::Null; 0], "it waits");
     let frames = wait(&mut other, 4);
     assert_eq!(text(response(&send(&mut other, 4, &retry(&params, &frames, agree), None))), UNKNOWN);
     // A process that gets the request after the lease does not wait.
     let mut late = Process::new(service());
     late.executor.run_for(Duration::from_secs(60));
-    let frames = send(&mut late, 5, &sealed, None);
+    let frames = send(&mut late, 5, &sealed_retry, None);
     assert_eq!(text(response(&send(&mut late, 6, &retry(&params, &frames, agree), None))), UNKNOWN);
     assert_eq!(charged.load(Ordering::Relaxed), 1);
 }
@@ -193,14 +194,14 @@ fn a_claim_without_an_outcome_is_unknown_after_its_lease_and_the_effect_never_ru
 fn an_effect_that_stops_because_its_call_was_cancelled_has_no_outcome() {
     for has_store in [false, true] {
         let (charged, store) = (Arc::default(), Arc::new(Store::default()));
-        let service = plain(charges(&charged)).seal_keys(keys());
+        let service = plain(charging_tool(&charged)).seal_keys(keys());
         let service = if has_store { service.once_store(store) } else { service };
         let mut process = Process::new(service);
         let params = json!({"name": "t", "arguments": {"sealed": true}});
-        let sealed = retry(&params, &send(&mut process, 1, &params, None), agree);
-        send(&mut process, 2, &sealed, None);
+        let sealed_retry = retry(&params, &send(&mut process, 1, &params, None), agree);
+        send(&mut process, 2, &sealed_retry, None);
         // The newer request cancels the older one, whose effect stops at its sleep.
-        let mut frames = send(&mut process, 3, &sealed, None);
+        let mut frames = send(&mut process, 3, &sealed_retry, None);
         frames.extend(wait(&mut process, 3));
         let round = frames.iter().find(|frame| frame["id"] == 3).cloned().unwrap();
         let frames = send(&mut process, 4, &retry(&params, &[round], agree), None);
@@ -214,18 +215,18 @@ fn an_effect_that_stops_because_its_call_was_cancelled_has_no_outcome() {
 }
 
 #[test]
-fn an_effect_that_is_dropped_is_unknown_at_once() {
+fn the_outcome_of_an_effect_that_is_dropped_is_unknown_without_waiting_for_the_lease() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
     let service = || sharing(&charged, &store);
     let params = json!({"name": "t", "arguments": {"sealed": true}});
-    let sealed = sealed(service(), &params);
+    let sealed_retry = retry_with_sealed_key(service(), &params);
     let mut first = Process::new(service());
-    send(&mut first, 2, &sealed, None);
+    send(&mut first, 2, &sealed_retry, None);
     let Process { endpoint, executor } = first;
     drop(endpoint);
     executor.run_until_stalled();
     let mut process = Process::new(service());
-    let frames = send(&mut process, 3, &sealed, None);
+    let frames = send(&mut process, 3, &sealed_retry, None);
     let frames = send(&mut process, 4, &retry(&params, &frames, agree), None);
     assert_eq!(text(response(&frames)), "it is not known whether \"charge\" has happened");
     assert_eq!(charged.load(Ordering::Relaxed), 1);
@@ -236,22 +237,22 @@ fn without_a_working_store_no_effect_begins_and_an_outcome_that_is_not_recorded_
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
     let service = || sharing(&charged, &store);
     let params = json!({"name": "t", "arguments": {"sealed": true}});
-    let sealed = sealed(service(), &params);
+    let sealed_retry = retry_with_sealed_key(service(), &params);
     store.fails_to_claim.store(true, Ordering::Relaxed);
     let mut process = Process::new(service());
-    let frames = send(&mut process, 2, &sealed, None);
+    let frames = send(&mut process, 2, &sealed_retry, None);
     let frames = send(&mut process, 3, &retry(&params, &frames, agree), None);
     assert_eq!(text(response(&frames)), "the effect cannot be claimed: the database is down");
     assert_eq!(charged.load(Ordering::Relaxed), 0);
-    // The failure stands in no log, so the effect is tried again with the earlier state.
+    // The failure is in no log, so the effect is tried again with the earlier state.
     store.fails_to_claim.store(false, Ordering::Relaxed);
     store.fails_to_record.store(true, Ordering::Relaxed);
-    send(&mut process, 4, &sealed, None);
+    send(&mut process, 4, &sealed_retry, None);
     let frames = wait(&mut process, 3);
     let frames = send(&mut process, 5, &retry(&params, &frames, agree), None);
     assert_eq!(text(response(&frames)), "charge 1, answer to ?");
     let mut other = Process::new(service());
-    assert_eq!(send(&mut other, 6, &sealed, None), [Value::Null; 0]);
+    assert_eq!(send(&mut other, 6, &sealed_retry, None), [Value::Null; 0]);
     let frames = wait(&mut other, 65);
     let frames = send(&mut other, 7, &retry(&params, &frames, agree), None);
     assert_eq!(text(response(&frames)), "it is not known whether \"charge\" has happened");
@@ -259,14 +260,14 @@ fn without_a_working_store_no_effect_begins_and_an_outcome_that_is_not_recorded_
 }
 
 #[test]
-fn a_call_that_is_cancelled_while_another_claimant_runs_the_effect_ends() {
+fn a_call_that_waits_for_the_effect_of_another_claimant_ends_when_it_is_cancelled() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
     let service = || sharing(&charged, &store);
     let params = json!({"name": "t", "arguments": {"sealed": true}});
-    let sealed = sealed(service(), &params);
+    let sealed_retry = retry_with_sealed_key(service(), &params);
     let (mut first, mut other) = (Process::new(service()), Process::new(service()));
-    send(&mut first, 2, &sealed, None);
-    send(&mut other, 3, &sealed, None);
+    send(&mut first, 2, &sealed_retry, None);
+    send(&mut other, 3, &sealed_retry, None);
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}).to_string();
     let now = other.executor.now();
     other.endpoint.handle_frame(cancel.into(), now).unwrap();

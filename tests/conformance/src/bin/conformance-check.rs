@@ -34,7 +34,7 @@ Exit status:
     /// Runs scenarios of cancels, progress, bad frames, back-pressure and disconnects against a server of MCP.
     #[derive(Debug, Parser)]
     #[command(name = "conformance-check", after_help = HELP, group = ArgGroup::new("server").required(true).args(["url", "command", "list"]))]
-    struct Line {
+    struct CommandLine {
         /// Test the server of Streamable HTTP at URL, which begins with http://.
         #[arg(long, value_name = "URL")]
         url: Option<String>,
@@ -85,7 +85,7 @@ Exit status:
     }
 
     pub(crate) fn main() -> ExitCode {
-        let line = Line::parse();
+        let line = CommandLine::parse();
         if line.list {
             return print(&list());
         }
@@ -112,7 +112,8 @@ Exit status:
             Err(error) => cannot_run(&error),
             Ok(report) => {
                 print(&if is_table { report.to_string() } else { report.json().to_string() });
-                ExitCode::from(u8::from(report.counts()[2] > 0))
+                let [_, _, failed, _] = report.counts();
+                ExitCode::from(u8::from(failed > 0))
             }
         }
     }
@@ -122,7 +123,7 @@ Exit status:
         ExitCode::from(2)
     }
 
-    /// Prints text. Ignores errors, since standard output may be closed early, as by a pager.
+    /// Prints text, and returns success. Ignores errors, since a pager may have closed standard output.
     fn print(text: &str) -> ExitCode {
         let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
         ExitCode::SUCCESS

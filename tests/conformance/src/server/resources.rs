@@ -1,4 +1,4 @@
-//! The resources.
+//! The resources that the conformance suite prescribes.
 
 use endpoint::{Context, Resource, ResourceContents, ResourceTemplate, ResourceUri};
 use serde_json::json;

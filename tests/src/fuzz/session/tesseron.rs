@@ -18,9 +18,9 @@ use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_conf
 use testkit::scripted::{json, request};
 use testkit::tesseron::{CLAIMED, WELCOME, hello, invoke, sample};
 
-/// Bits 2 and 3 of the first byte. With a handshake, a gateway is claimed, waits for a claim, has an open handshake request, or has a
-/// resumed app; an app is claimed, waits for a claim, has an agent without capabilities, or has resumed. Without a handshake an odd number
-/// is a gateway that asks its owner, or an app that resumes.
+/// Bits 2 and 3 of the first byte. With a handshake, the numbers 0 to 3 mean, for a gateway: it is claimed, waits for a claim, has an open
+/// handshake request, has a resumed app; and for an app: it is claimed, waits for a claim, has an agent without capabilities, has resumed.
+/// Without a handshake, an odd number is a gateway that asks its owner, or an app that resumes.
 fn variant(kind: u8) -> u8 {
     kind >> 2 & 3
 }
@@ -164,11 +164,13 @@ impl Fuzzed {
                     let credentials = r#""params":{"sessionId":"s_1","resumeToken":"rt_0","#;
                     self.frame(manifest.replace(r#""params":{"#, credentials).as_bytes());
                     self.poll();
+                    // The owner accepts the app as resumed.
                     self.act(16, 2);
                 }
                 (0, variant) => {
                     self.frame(hello(7, "1.2.0").as_bytes());
                     if variant == 0 {
+                        // An agent with sampling and elicitation claims the app.
                         self.act(15, 3);
                     }
                 }
@@ -182,6 +184,7 @@ impl Fuzzed {
             }
             self.poll();
         }
+        // Opens calls in both directions, with an input request and progress.
         if kind & 0x40 != 0 {
             self.act(1, 0);
             self.act(17, 0);

@@ -39,10 +39,10 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// Returns the text of the first progress frame whose token is none of `tokens`, if there is one.
-fn strangers(s: &Session<'_>, tokens: &[&str]) -> Option<String> {
+fn foreign_progress(s: &Session<'_>, tokens: &[&str]) -> Option<String> {
     let reports = s.seen().iter().filter(|frame| frame.is_progress());
-    let mut strange = reports.filter(|frame| !tokens.contains(&&*frame.value()["params"]["progressToken"].to_string()));
-    strange.next().map(|frame| frame.short())
+    let mut foreign = reports.filter(|frame| !tokens.contains(&&*frame.value()["params"]["progressToken"].to_string()));
+    foreign.next().map(|frame| frame.short())
 }
 
 async fn token_echoed(s: &mut Session<'_>) -> Result<(), Stop> {
@@ -57,9 +57,9 @@ async fn token_echoed(s: &mut Session<'_>) -> Result<(), Stop> {
         let token_of = |frame: &Frame| frame.value()["params"]["progressToken"].to_string();
         let is_new = |frame: &&Frame| frame.is_progress() && (token == tokens[0] || token_of(frame) != tokens[0]);
         let found = s.until(until, |seen| seen[before..].iter().find(is_new).map(token_of)).await?;
-        let Some(came) = found else { return not_run("the slow tool reports no progress") };
-        if came != token {
-            return wrong(format!("the token {token} came back as {came}"));
+        let Some(echoed) = found else { return not_run("the slow tool reports no progress") };
+        if echoed != token {
+            return wrong(format!("the token {token} came back as {echoed}"));
         }
         s.cancel(&id).await?;
         s.quiet().await?;
@@ -71,6 +71,7 @@ async fn in_order(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let token = r#""in order""#;
     let id = s.slow_with_progress(token).await?;
+    // The slow call may run for several seconds, so it has twice the time of another request.
     let until = s.deadline() + s.plan.timeout;
     while s.response(&id).is_none() {
         if !s.pump(until).await? {
@@ -87,8 +88,8 @@ async fn in_order(s: &mut Session<'_>) -> Result<(), Stop> {
     if late > 0 {
         return wrong(format!("progress came after the response, {late} times"));
     }
-    if let Some(strange) = strangers(s, &[token]) {
-        return wrong(format!("there is progress that nobody asked for: {strange}"));
+    if let Some(foreign) = foreign_progress(s, &[token]) {
+        return wrong(format!("there is progress that nobody asked for: {foreign}"));
     }
     Ok(())
 }
@@ -98,8 +99,8 @@ async fn unasked(s: &mut Session<'_>) -> Result<(), Stop> {
     let call = s.slow()?;
     let id = s.call(&call, None).await?;
     s.receive_for(Duration::from_millis(1500)).await?;
-    if let Some(strange) = strangers(s, &[]) {
-        return wrong(format!("there is progress that nobody asked for: {strange}"));
+    if let Some(foreign) = foreign_progress(s, &[]) {
+        return wrong(format!("there is progress that nobody asked for: {foreign}"));
     }
     s.cancel(&id).await?;
     s.expect_answer().await
@@ -114,8 +115,8 @@ async fn of_two_calls(s: &mut Session<'_>) -> Result<(), Stop> {
     let until = s.deadline();
     let has_all = |s: &Session<'_>| tokens.iter().all(|token| s.progress(token).len() > 1);
     while !has_all(s) && s.pump(until).await? {}
-    if let Some(strange) = strangers(s, &tokens) {
-        return wrong(format!("there is progress that nobody asked for: {strange}"));
+    if let Some(foreign) = foreign_progress(s, &tokens) {
+        return wrong(format!("there is progress that nobody asked for: {foreign}"));
     }
     if !has_all(s) {
         let counts = tokens.map(|token| s.progress(token).len());
