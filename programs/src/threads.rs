@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Runs `job` on a new thread, which does not delay the end of the program. A blocking task of a runtime would, for example while it waits
-/// for the keyboard.
+/// Runs `job` on a new thread, which does not delay the end of the program. A blocking task of a runtime would delay it, for example while
+/// the task waits for the keyboard.
 pub(super) fn in_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> InThread<T> {
     let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
     let filled = Arc::clone(&slot);

@@ -22,8 +22,8 @@ pub trait FrameSink {
     /// The number of bytes in the sink.
     fn buffered_bytes(&self) -> usize;
 
-    /// Calls `push_next` repeatedly. It must push one frame and return `true`, or return `false` if no frame is left. Stops when no frame
-    /// is left, when 64 frames were pushed, or when the sink holds 32 KiB. Returns `true` if there may be more frames.
+    /// Calls `push_next` repeatedly. `push_next` must push one frame and return `true`, or return `false` if no frame is left. Stops when
+    /// no frame is left, when 64 frames were pushed, or when the sink holds 32 KiB. Returns `true` if there may be more frames.
     fn fill(&mut self, mut push_next: impl FnMut(&mut Self) -> bool) -> bool
     where
         Self: Sized,

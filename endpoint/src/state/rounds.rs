@@ -27,9 +27,9 @@ use protocol_core::time::Instant;
 /// A call whose caller is asked in rounds.
 #[derive(Debug)]
 pub(crate) struct AsksInRounds {
-    /// Its request, which the sealed state is bound to.
+    /// The request, which the sealed state is bound to.
     pub(crate) request: Request,
-    /// Its handler may be frozen.
+    /// `true` if the handler may be frozen.
     pub(crate) may_freeze: bool,
 }
 
@@ -43,7 +43,8 @@ pub(crate) struct RoundSetup {
     pub(crate) version: Arc<str>,
 }
 
-/// The store of effects, and the function that reads the keys of calls.
+/// The store of effects, and the function that reads the key with which the caller marks repetitions of a call
+/// ([`Service::call_key`](crate::Service::call_key)).
 #[derive(Clone, Default)]
 pub(crate) struct EffectSetup {
     pub(crate) store: Option<Arc<dyn OnceStore>>,
@@ -98,33 +99,33 @@ impl ServedCall {
     /// must not run then.
     pub(crate) fn resume(&self, retry: &Retry) -> Result<Option<StateId>, RpcError> {
         // Without a state, the answers belong to no round of this service, and the call starts from the beginning.
-        let Some(state) = retry.state() else { return Ok(None) };
-        if state.len() > MAX_STATE_BYTES {
+        let Some(sealed) = retry.state() else { return Ok(None) };
+        if sealed.len() > MAX_STATE_BYTES {
             return Err(not_accepted());
         }
         let (setup, bound, now) = self.sealing().ok_or_else(not_accepted)?;
-        let opened = setup.sealer.open(state, &bound, &**self.shared.runtime());
+        let opened = setup.sealer.open(sealed, &bound, &**self.shared.runtime());
         let log = opened.and_then(|log| RoundLog::resume(&log, retry, now)).ok_or_else(not_accepted)?;
         let depth = log.depth();
         self.raise_depth(depth);
         self.shared.with_state(|state| {
             if let Some(partial) = log.partial() {
-                // It fails if the call was cancelled meanwhile.
+                // This fails if the call was cancelled meanwhile.
                 let _ = state.session.checkpoint(self.id, partial.clone());
             }
             if let Some(slot) = state.served_calls.get_mut(&self.id) {
                 slot.rounds = Some(Box::new(log));
             }
         });
-        // It fails if the call was cancelled meanwhile. Then it makes no input request, and its depth does not matter.
+        // This fails if the call was cancelled meanwhile. Then the call makes no input request, and its depth does not matter.
         let _ = self.configure(ServeOptions::default().with_depth(depth));
-        Ok(StateId::of(state).filter(|_| self.may_freeze()))
+        Ok(StateId::of(sealed).filter(|_| self.may_freeze()))
     }
 
     /// Keeps the handler until its request has ended with `round`.
     pub(super) fn freeze(self: &Arc<Self>, round: &InputRound, handler: BoxFuture<'static, Reply>) {
-        let Some(state) = round.state().and_then(|state| StateId::of(state)) else { return };
-        let freezing = Some(Box::new(Freezing { state, handler: handler.into(), served: Arc::clone(self) }));
+        let Some(id) = round.state().and_then(|sealed| StateId::of(sealed)) else { return };
+        let freezing = Some(Box::new(Freezing { state: id, handler: handler.into(), served: Arc::clone(self) }));
         let unused = self.shared.with_state(|state| match state.served_calls.get_mut(&self.id) {
             Some(slot) => core::mem::replace(&mut slot.freezing, freezing),
             None => freezing,
@@ -168,7 +169,7 @@ impl ServedCall {
             }
             state.counters.thawed = state.counters.thawed.saturating_add(1);
             self.continue_reports(&frozen.freezing.served);
-            // It was not set before, since a handler is frozen at most once for each inbound call.
+            // `next` was not set before, since a handler is frozen at most once for each inbound call.
             let _ = frozen.freezing.served.next.set(Arc::clone(self));
             let unused = core::mem::replace(&mut slot.waits, frozen.waits.take());
             let wakers = slot.waits.as_mut().map(|waits| waits.on_cancel.take());
@@ -225,7 +226,8 @@ impl ServedCall {
         });
     }
 
-    /// Begins an effect: its outcome is in the log, or it has to run. `None` if the call is over.
+    /// Begins an effect, and returns the next step. If `must_be_sealed`, a round must have sealed the key of the effect before the effect
+    /// runs. `None` if the call is over.
     pub(crate) fn begin_effect(self: &Arc<Self>, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
         self.begin_log(self.shared.runtime().unix_time().unwrap_or_default());
         let must_be_sealed = must_be_sealed && self.asks_in_rounds();
@@ -345,13 +347,14 @@ impl ServedCall {
         let log = Box::new(RoundLog::begin(self.invocation(given), now));
         self.shared.with_state(|state| {
             if let Some(slot) = state.served_calls.get_mut(&self.id) {
-                // Another task of the handler may have made it meanwhile.
+                // Another task of the handler may have made the log meanwhile.
                 slot.rounds.get_or_insert(log);
             }
         });
     }
 
-    /// The id of the call: made from the key `given` by its caller, or else random. `None` if there are no random bytes.
+    /// The id of the caller's call, for the log: made from the key `given` by the caller, or else random. `None` if there are no random
+    /// bytes.
     fn invocation(&self, given: Option<String>) -> Option<[u8; 16]> {
         if let Some((given, (_, bound, _))) = given.zip(self.sealing()) {
             return digest([b"call key".as_slice(), &bound, given.as_bytes()]).first_chunk().copied();
@@ -368,8 +371,8 @@ pub(crate) enum RoundStep {
     Wait(AskPlace, RoundWait),
 }
 
-/// Waits for the answer to an input request, which comes only if the handler is frozen and goes on with the retry. Dropping this earlier
-/// removes the input request.
+/// Waits for the answer to an input request, which comes only if the handler is frozen and goes on with the retry. If this future is
+/// dropped before the answer comes, the input request is removed.
 pub(crate) struct RoundWait {
     served: Arc<ServedCall>,
     cancelled: CancelledWait,

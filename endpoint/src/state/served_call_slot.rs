@@ -22,7 +22,8 @@ pub(crate) struct ServedCallSlot {
     pub(super) freezing: Option<Box<Freezing>>,
     /// The alarm at the end of the grace, once the call is cancelled.
     pub(crate) grace: Option<AlarmKey>,
-    /// The grace has ended, or the endpoint was dropped. So the handler is dropped the next time that it is suspended at an await.
+    /// `true` once the grace has ended, or the endpoint was dropped. The handler is then dropped the next time that it is suspended at an
+    /// await.
     pub(crate) abandoned: bool,
 }
 

@@ -18,7 +18,7 @@ use super::Shared;
 ///
 /// let backup = Tool::new("backup", async |context: Context, ()| {
 ///     if let Some(stream) = context.extensions().get::<ResponseStream>() {
-///         // The work takes an hour, so let the client reconnect for the result. An error means that the client cannot do that.
+///         // The work takes an hour, so let the client reconnect for the result. If it cannot, nothing changes.
 ///         let _ = stream.suspend();
 ///     }
 ///     Ok("done")
@@ -42,7 +42,7 @@ impl ResponseStream {
     ///
     /// # Errors
     /// [`NotResumable`] if the response has ended, if the client has already disconnected, if the service was dropped, or if the revision
-    /// of the session is before 2025-11-25, so that the client might not reconnect. Nothing has changed then.
+    /// of the session is before 2025-11-25: clients of those revisions need not reconnect. Nothing has changed then.
     pub fn suspend(&self) -> Result<(), NotResumable> {
         let shared = self.shared.upgrade().ok_or(NotResumable)?;
         shared.verb(|state, now| state.suspend(self.session, self.lane, now))

@@ -33,8 +33,8 @@ impl Accepted {
                 continue;
             }
             for range in split_list(value, b',').filter_map(Range::parse) {
-                json.judge(&range, JSON);
-                event_stream.judge(&range, EVENT_STREAM);
+                json.add(&range, JSON);
+                event_stream.add(&range, EVENT_STREAM);
             }
         }
         Self { json: is_absent || json.is_accepted, event_stream: is_absent || event_stream.is_accepted }
@@ -56,12 +56,13 @@ struct Verdict {
 }
 
 impl Verdict {
-    /// The verdict after a range that names the media type exactly and accepts it.
+    /// The verdict after a range that names the media type exactly and accepts it. It does not depend on earlier ranges, since of equally
+    /// specific ranges one that accepts is enough.
     const fn with_exact(self) -> Self {
         Self { specificity: Range::EXACT, is_accepted: true }
     }
 
-    fn judge(&mut self, range: &Range<'_>, media_type: &str) {
+    fn add(&mut self, range: &Range<'_>, media_type: &str) {
         let Some(specificity) = range.specificity(media_type) else { return };
         if specificity > self.specificity {
             *self = Self { specificity, is_accepted: range.is_accepted };
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_that_is_not_parsed_has_the_same_effect_as_one_that_is() {
+    fn the_usual_value_which_is_not_parsed_has_the_same_effect_as_its_parsed_form() {
         for other in ["*/*", "*/*;q=0", "application/json;q=0", "text/event-stream;q=0, text/*", "application/*;q=0", ""] {
             let usual = "application/json, text/event-stream";
             let parsed = "application/json ,text/event-stream";

@@ -40,9 +40,9 @@ impl Session {
         Ok(())
     }
 
-    /// Records that `agent`, which has these capabilities, has claimed the session. A notification is sent to the app, whose actions may be
-    /// called from now on. `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron specification, page "Handshake",
-    /// section "Claim"). Has no effect on a session that is already claimed.
+    /// Records that `agent`, which has these capabilities, has claimed the app of this session. A notification is sent to the app, whose
+    /// actions may be called from now on. `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron specification, page
+    /// "Handshake", section "Claim"). Has no effect if the app is already claimed.
     ///
     /// # Errors
     /// [`SendError::WrongEnd`] if this end is not a gateway, [`SendError::NotReady`] before an app was accepted, [`SendError::Closing`] if

@@ -16,10 +16,10 @@
 //!
 //! In `Answered` the peer's requests are already served (MCP, "Lifecycle": only the *server's* requests wait for the confirmation). `Asked`
 //! exists only for a Tesseron gateway whose owner decides on each handshake request. A Tesseron gateway gets no confirmation: `complete` is
-//! called when the session is claimed, or when the owner accepts an app as resumed.
+//! called when the app is claimed, or when the owner accepts it as resumed.
 //!
 //! Not drawn: in `Probing` the answer can ask for one more probe, and the session closes if no answer comes in time and no handshake may
-//! follow. In `Opened` a late answer to the probe can complete the opening, too.
+//! follow. In `Opened` a late answer to the probe can also lead to `Ready`.
 
 use alloc::boxed::Box;
 
@@ -187,7 +187,7 @@ impl Handshake {
     }
 
     /// The request of ours that has this number and waits for a response, and the ticket of its frame.
-    pub(super) fn awaits(&self, number: u64) -> Option<(Opening, Ticket)> {
+    pub(super) fn awaited(&self, number: u64) -> Option<(Opening, Ticket)> {
         let (opening, request) = match self.state {
             State::Probing { request, is_last } => (Opening::Probe { is_last }, request),
             State::Opened { late_probe: Some(probe), .. } if probe.exchange == number => (Opening::LateProbe, probe),
@@ -197,7 +197,7 @@ impl Handshake {
         (request.exchange == number).then_some((opening, request.ticket))
     }
 
-    /// The probe that waits for a response, unless it is the last request that may be sent.
+    /// The probe that waits for a response, unless no other probe and no handshake may follow it.
     pub(super) fn open_probe(&self) -> Option<OpeningRequest> {
         match self.state {
             State::Probing { request, is_last: false } => Some(request),

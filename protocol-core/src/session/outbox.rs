@@ -70,7 +70,7 @@ impl Outbox {
         }
     }
 
-    /// The writer of frames. A frame that is not [pushed](Self::push), taken or discarded before the next one is written is discarded then.
+    /// The writer of frames. Writing a frame discards the frame that was written before, unless that was [pushed](Self::push) or taken.
     pub(super) fn frames(&mut self) -> &mut FrameBuffer {
         &mut self.frames
     }
@@ -425,6 +425,7 @@ mod tests {
             let ticket = push(&mut outbox, Class::Notice, "goes");
             assert!(outbox.withdraw(ticket));
         }
+        // The first length is the number of entries.
         assert!(outbox.channel.lengths().0 < 64, "{}", outbox.channel.lengths().0);
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
@@ -441,7 +442,7 @@ mod tests {
 
     /// If entries were removed while an index goes over the queue, the entries after them would move to before the index and be missed.
     #[test]
-    fn regression_all_of_many_updates_are_withdrawn_at_once() {
+    fn regression_all_updates_of_a_call_are_withdrawn_however_many_there_are() {
         let mut outbox = outbox(1);
         let mut last = push(&mut outbox, Class::Notice, "stays");
         for _ in 0..1_000 {
@@ -460,6 +461,7 @@ mod tests {
         for _ in 0..10_000 {
             let ticket = push(&mut outbox, Class::Notice, &text);
             assert!(outbox.withdraw(ticket));
+            // The second length is the number of bytes of withdrawn frames.
             assert!(outbox.channel.lengths().1 <= KEPT_CAPACITY + text.len());
         }
         push(&mut outbox, Class::Notice, "stays, too");

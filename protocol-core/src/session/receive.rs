@@ -99,7 +99,8 @@ impl Session {
             Some(ResponseTarget::OutboundInput(key))
         } else {
             let subscription = self.subscriber.is_open(ExchangeId(number)).then_some(ResponseTarget::Subscription);
-            subscription.or_else(|| self.handshake.awaits(number).map(|(opening, ticket)| ResponseTarget::Opening(opening, ticket)))
+            subscription
+                .or_else(|| self.handshake.awaited(number).map(|(opening, ticket)| ResponseTarget::Opening(opening, ticket)))
         }
     }
 

@@ -15,7 +15,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestRate {
     /// The instant at which the bucket is full again; not after `now` if it is full.
-    free_at: Instant,
+    full_at: Instant,
 }
 
 impl RequestRate {
@@ -27,12 +27,12 @@ impl RequestRate {
     pub(super) fn admit(&mut self, max: u32, now: Instant) -> bool {
         // The time in which one token is refilled, in whole microseconds. It is rounded down, so that `max` tokens take at most a second.
         let Some(share) = 1_000_000_u64.checked_div(max.into()).map(Duration::from_micros) else { return false };
-        let free_at = self.free_at.max(now).saturating_add(share);
-        let is_free = free_at.saturating_duration_since(now) <= Self::SECOND;
-        if is_free {
-            self.free_at = free_at;
+        let full_at = self.full_at.max(now).saturating_add(share);
+        let is_admitted = full_at.saturating_duration_since(now) <= Self::SECOND;
+        if is_admitted {
+            self.full_at = full_at;
         }
-        is_free
+        is_admitted
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_requests_of_a_second_may_come_at_once_and_later_ones_at_the_rate() {
+    fn as_many_requests_as_the_rate_may_come_together_and_later_ones_at_the_rate() {
         assert_eq!(admitted(3, [0; 5].into_iter()), 3);
         assert_eq!(admitted(3, [0, 0, 0, 333, 334, 334].into_iter()), 4);
         assert_eq!(admitted(10, 0..10_000), 10 + 99, "ten at once, and one in each tenth of a second");

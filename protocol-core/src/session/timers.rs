@@ -7,8 +7,8 @@
 //!     `--- set(None) ---'  `--- set(another)
 //! ```
 //!
-//! The machine that a deadline belongs to stores the time for which the deadline is armed. The entry in the table is found by this time and
-//! the [`TimerKey`]. Deadlines at the same time are due in the order of their keys, so that equal input gives equal output.
+//! The state machine that a deadline belongs to stores the time for which the deadline is armed. The entry in the table is found by this
+//! time and the [`TimerKey`]. Deadlines at the same time are due in the order of their keys, so that equal input gives equal output.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ use crate::session::monotonic_map::MonotonicMap;
 use crate::session::{AlarmId, InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 
-/// The kind of a deadline and the machine that it belongs to. Together they determine what happens when the deadline is due.
+/// The kind of a deadline and the state machine that it belongs to. Together they determine what happens when the deadline is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimerKey {
     /// Ends the probe or the handshake.
@@ -93,7 +93,8 @@ impl Timers {
         self.armed.first().map(|(_, (at, _))| *at)
     }
 
-    /// Takes the earliest deadline up to and including `now`. The machine that it belongs to must then clear the time that it has stored.
+    /// Takes the earliest deadline up to and including `now`. The state machine that it belongs to must then clear the time that it has
+    /// stored.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<TimerKey> {
         let (rank, (at, _)) = self.armed.first()?;
         if *at > now {

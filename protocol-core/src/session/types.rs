@@ -1,4 +1,4 @@
-//! The types that the methods of a session take and return, with an error type for each method that can fail.
+//! The types that the methods of a session take and return, and the errors of these methods.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -283,7 +283,7 @@ pub struct TooManyAlarms;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeOptions {
-    /// The longest time that the call may take, counted from its receipt. A deadline that has already passed ends the call at once.
+    /// The longest time that the call may take, counted from its receipt. A deadline that has already passed ends the call immediately.
     pub deadline: Option<Duration>,
     /// The rate of the call's progress updates.
     pub window: Option<RateWindow>,
@@ -391,8 +391,8 @@ pub enum AskError {
     /// The peer has ended its side of the channel, so no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
-    /// The caller did not declare the capability to answer the input request, or the [`InputMode`] of the call is not the one that this
-    /// method serves.
+    /// The caller did not declare the capability to answer the input request, or the [`InputMode`] of the call is not the one that the
+    /// called method is for.
     #[error("the peer does not offer this")]
     Unsupported,
     /// Sampling would be nested deeper than [`crate::DepthPolicy::max`].
@@ -437,7 +437,7 @@ pub enum Close {
         /// The time that running calls have.
         grace: Duration,
     },
-    /// Cancels everything at once. Queued frames can still be polled for [`crate::Timeouts::close_grace`].
+    /// Cancels all calls and input requests immediately. Queued frames can still be polled for [`crate::Timeouts::close_grace`].
     Now,
 }
 

@@ -1,4 +1,4 @@
-//! Handles the messages of an app.
+//! Handles the events of an app's session.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -52,8 +52,8 @@ impl Bridge {
     }
 
     fn admit(&mut self, channel: ChannelId, peer: Box<PeerInfo>, admission: Admission) {
-        if let Some(before) = admission.supersedes {
-            self.close_app(before, Close::Now, self.now);
+        if let Some(superseded) = admission.supersedes {
+            self.close_app(superseded, Close::Now, self.now);
         }
         let now = self.now;
         let Some(app) = self.apps.get_mut(&channel) else { return };
@@ -190,6 +190,7 @@ impl Bridge {
         let at_agent = self.apps.get_mut(&channel).and_then(|app| app.withdraw_input(key));
         if let Some(at_agent) = at_agent {
             self.inputs.remove(&at_agent);
+            // This fails if the input request has already ended at the agent.
             let _ = self.agent.abandon_input(at_agent, self.now);
             self.mark_unprocessed(Leg::Agent);
         }

@@ -64,7 +64,7 @@ pub(super) fn write_round(object: &mut Object<'_>, round: &InputRound, local: &L
 
 /// An upper bound on the length of a result that is a round, in bytes, without the members that every result has.
 pub(crate) fn round_size(round: &InputRound) -> usize {
-    /// The length of the method, the names of the members, and the depth.
+    /// More than the bytes of one input request apart from its name and parameters, and more than the bytes around all input requests.
     const AROUND: usize = 160;
     let state = round.state.as_ref().map_or(0, |state| text_size(state.as_bytes()));
     round.inputs.iter().fold(state.saturating_add(AROUND), |sum, input| {
@@ -139,7 +139,8 @@ impl Mcp {
         Ok(RoundInput { name: Text::from(name), ask, depth })
     }
 
-    /// The answer to an input request of a round, as it is sent in a retry. Returns an error if a retry cannot contain the answer.
+    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, and may
+    /// decline. Returns an error if a retry cannot contain the answer.
     pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         let dismissed = Answer::Elicit(Elicited::Cancel);
         // An error is not a decision of the user, so it is sent as if the user had made no decision.

@@ -38,12 +38,13 @@ fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>) {
 /// Writes the members of `_meta` that name the client, and the log level that the client asks for.
 pub(super) fn write_stamp(object: &mut Object<'_>, stamp: Stamp<'_>) {
     object.append(stamp.caller);
+    // The stamp of a request that is not stateless is empty, although it may have a level.
     if let Some(level) = stamp.level.filter(|_| !stamp.is_empty()) {
         object.word(LOG_LEVEL, level.as_str());
     }
 }
 
-/// Returns `true` for the key of a member of `_meta` that names the client, or the log level that the client asks for.
+/// Returns `true` for the key of a member of `_meta` that names the client, or that has the log level that the client asks for.
 pub(super) fn names_caller(key: &str) -> bool {
     [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL].contains(&key)
 }
@@ -160,8 +161,7 @@ impl Mcp {
     }
 }
 
-/// Reads a notification that is new in this revision, or has another meaning than in earlier revisions; `None` for any other
-/// notification.
+/// Reads a notification that is new in this revision, or has another meaning than in earlier revisions. `None` for any other notification.
 /// `max_uris` is the maximum number of URIs in a filter, `max_id` the maximum length of an id in bytes.
 pub(super) fn notification(method: &str, params: &IndexedObject<'_>, max_uris: usize, max_id: usize) -> Option<Message> {
     let notice = match method {

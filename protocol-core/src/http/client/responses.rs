@@ -92,9 +92,9 @@ impl HttpClient {
     // ---- Heads ----
 
     pub(super) fn read_head(&mut self, request: HttpRequestId, head: &ResponseHead<'_>) {
-        let is_sent = self.exchanges.get(&request).is_some_and(|exchange| exchange.request().is_some());
+        let awaits_head = self.exchanges.get(&request).is_some_and(|exchange| exchange.request().is_some());
         // An informational response is followed by another one.
-        if !is_sent || head.status < 200 || self.follow(request, head) {
+        if !awaits_head || head.status < 200 || self.follow(request, head) {
             return;
         }
         let Some(purpose) = self.exchanges.get(&request).map(Exchange::purpose) else { return };
@@ -187,8 +187,8 @@ impl HttpClient {
         if response.is_success() && response.form == Form::Events {
             self.get_stream.live(request);
             self.get_stream.resumption().begin(self.now);
-            let last = self.get_stream.resumption().last_event_id().cloned();
-            let decoder = Decoder::resumed(self.decoder_limits(), last);
+            let last_event_id = self.get_stream.resumption().last_event_id().cloned();
+            let decoder = Decoder::resumed(self.decoder_limits(), last_event_id);
             if let Some(exchange) = self.exchanges.get_mut(&request) {
                 exchange.read_events(decoder);
             }
@@ -206,14 +206,14 @@ impl HttpClient {
     fn read_body(&mut self, request: HttpRequestId, response: Head) {
         let limits = &self.config.limits;
         let limit = if response.is_success() { limits.frame_bytes } else { limits.error_bytes };
-        let events = self.decoder_limits();
+        let decoder_limits = self.decoder_limits();
         let Some(exchange) = self.exchanges.get_mut(&request) else { return };
-        let last = match exchange.purpose() {
+        let last_event_id = match exchange.purpose() {
             Purpose::Resume(call) => self.calls.get_mut(&call).and_then(|call| call.resumption().last_event_id().cloned()),
             _ => None,
         };
         match response.form {
-            Form::Events => exchange.read_events(Decoder::resumed(events, last)),
+            Form::Events => exchange.read_events(Decoder::resumed(decoder_limits, last_event_id)),
             Form::Json | Form::Other => exchange.read_text(response.status, response.fault, limit),
         }
     }
@@ -232,8 +232,8 @@ impl HttpClient {
         let target = location(&head.headers).and_then(|location| self.location.resolve(&sent.target, location));
         let Some(target) = target else { return false };
         let (sent, purpose, redirects) = (sent.clone(), exchange.purpose(), exchange.redirects().saturating_add(1));
-        // A permanent redirection holds for later requests, too. Over the transport of 2024-11-05 so does any redirection of the stream:
-        // the address for messages that the server names is relative to the address of the stream.
+        // A permanent redirection holds for later requests, too. Any redirection of the stream of the transport of 2024-11-05 also does,
+        // since the address for messages that the server names is relative to the address of the stream.
         if purpose == Purpose::OldStream || (head.status == 308 && sent.target == *self.location.target()) {
             self.location.move_to(target.clone());
         }
@@ -430,6 +430,7 @@ impl HttpClient {
     /// Ends the calls with these numbers, whose responses are in a frame.
     fn take_responses(&mut self, numbers: &[u64], frame: &Bytes) {
         for answered in numbers.iter().copied().map(ExchangeId) {
+            // The response came on the stream of another request, so the call's own request is given up.
             let request = self.calls.get(&answered).and_then(|call| call.request());
             self.settle(answered, frame);
             if let Some(request) = request.filter(|request| self.exchanges.get(request).is_some_and(|open| !open.ignores_rest())) {
@@ -457,6 +458,7 @@ impl HttpClient {
             (Kind::Initialize, _) => Subject::Initialize,
             (_, Era::Modern) => Subject::Modern,
             (_, Era::Legacy) => {
+                // A call of an earlier generation was sent in an HTTP session that the server has forgotten.
                 let is_past = call.generation() != self.session.generation();
                 Subject::Legacy { has_session: is_past || self.session.id().is_some(), was_moved: call.was_moved() }
             }
@@ -468,6 +470,7 @@ impl HttpClient {
                 if !call.hold_for_tools() {
                     self.answer(exchange, error);
                 } else if self.tools.look_up(exchange, error) && !self.ask_for_tools(exchange, None) {
+                    // The lookup is new, and its first page cannot be requested.
                     self.end_lookup(false);
                 }
             }
@@ -702,7 +705,8 @@ impl HttpClient {
         self.events.push_back(HttpClientEvent::Lost(exchange));
     }
 
-    /// Handles the loss of an attempt to repeat the handshake: there is another one after a while or, after too many, the client fails.
+    /// Handles the failure of an attempt to repeat the handshake: another attempt is made after a while or, after too many, the client
+    /// fails.
     fn break_reopening(&mut self, fault: &HttpFault) {
         let jitter = self.jitter.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);

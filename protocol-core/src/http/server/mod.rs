@@ -92,7 +92,7 @@ impl fmt::Display for SessionKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpServerConfig {
-    /// A setting: the eras that are served. Default: both. The era of one session is an [`Era`].
+    /// The eras that are served. Default: both. The era of one session has another type, [`Era`].
     pub era: mcp::Era,
     /// The hosts that requests may be made to. Default: only this machine.
     pub hosts: Allowed,
@@ -181,8 +181,8 @@ pub trait HttpContext {
     }
 }
 
-/// A part of a response. Each HTTP exchange has one head, then any number of chunks, then one end. Once an exchange
-/// is [lost](HttpServer::handle_lost), no further part comes.
+/// A part of a response. Each HTTP exchange has one head, then any number of chunks, then one end. Once an exchange is
+/// [lost](HttpServer::handle_lost), no further part comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponsePart {
@@ -262,9 +262,9 @@ pub struct NotResumable;
 ///   ([`poll_timeout`](Self::poll_timeout)).
 ///
 /// Poll events after each method, and the frames and events of a session after each method of that session. After
-/// [`Event::Cancelled`](crate::Event::Cancelled) of a session, call [`handle_settled`](Self::handle_settled) for each
-/// of the [lanes at work](Self::lanes_at_work) on which the session owes no reply ([`crate::Session::replies_owed`]). Once a session has closed, call
-/// [`handle_closed`](Self::handle_closed).
+/// [`Event::Cancelled`](crate::Event::Cancelled) of a session, call [`handle_settled`](Self::handle_settled) for each of the
+/// [lanes at work](Self::lanes_at_work) on which the session owes no reply ([`crate::Session::replies_owed`]). Once a session has closed,
+/// call [`handle_closed`](Self::handle_closed).
 ///
 /// A request without a handshake gets a session of its own, which ends with its response. So nothing of such a request is stored beyond its
 /// exchange.
@@ -287,7 +287,7 @@ pub struct NotResumable;
 /// struct Context;
 /// impl HttpContext for Context {
 ///     fn random(&mut self) -> [u8; 16] {
-///         [7; 16] // From a secure generator, in a program.
+///         [7; 16] // A program takes them from a secure generator.
 ///     }
 /// }
 ///
@@ -476,6 +476,7 @@ impl HttpServer {
     /// has ended.
     pub fn handle_closed(&mut self, session: SessionKey, now: Instant) {
         self.advance(now);
+        // The owner has reported the end, so it gets no event.
         self.close(session, false);
     }
 
@@ -493,7 +494,7 @@ impl HttpServer {
     }
 
     /// The exchange in whose response the stream of `lane` is sent now. `None` if the client has disconnected, if the stream was
-    /// suspended, if all replies on this lane were made, and if there is no such lane.
+    /// suspended, if all replies on this lane were made, or if there is no such lane.
     #[must_use]
     pub fn current_exchange(&self, session: SessionKey, lane: Lane) -> Option<HttpExchangeId> {
         self.sessions.get(&session)?.stream(lane)?.exchange()
@@ -565,6 +566,7 @@ impl HttpServer {
         self.advance(now);
         let found = self.exchanges.get_mut(&exchange)?;
         let part = found.poll();
+        // The lane is resumed once at least half of the limit is free.
         let has_room = found.buffered_bytes() <= self.config.limits.output_bytes / 2;
         let source = found.source();
         if part == Some(ResponsePart::End) {

@@ -25,7 +25,7 @@ use crate::mcp::{self, Revision};
 use crate::session::Lane;
 
 impl HttpServer {
-    /// Checks a request and starts it. If the request has several faults, the first check that fails determines the refusal.
+    /// Checks a request and begins to serve it. If the request has several faults, the first check that fails determines the refusal.
     pub(super) fn dispatch(
         &mut self,
         id: HttpExchangeId,
@@ -34,6 +34,7 @@ impl HttpServer {
     ) -> Result<(), Refusal> {
         let head = &request.head;
         check_head(head, &self.config)?;
+        // The exchange of this request is counted, too.
         if self.exchanges.len() > self.config.limits.exchanges {
             return Err(Refusal::overloaded("too many requests at once"));
         }
@@ -85,7 +86,7 @@ impl HttpServer {
         }
     }
 
-    /// Starts a request without a handshake in a session of its own, unless its headers contradict its body.
+    /// Serves a request without a handshake in a new session of its own, unless its headers contradict its body.
     fn serve_modern(
         &mut self,
         id: HttpExchangeId,
@@ -168,7 +169,7 @@ impl HttpServer {
     }
 
     /// Passes a frame to a session: on a new lane if `replies`, the number of replies that the frame causes, is not 0, and otherwise on the
-    /// channel.
+    /// channel. `is_single` is `false` for a batch.
     fn deliver(&mut self, key: SessionKey, id: HttpExchangeId, frame: Bytes, replies: usize, is_single: bool) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.confirm();
@@ -253,6 +254,7 @@ impl HttpServer {
         if let Some(stream) = session.stream(lane) {
             exchange.write(self.now, |events| stream.write_after(last.number, events));
         }
+        // A stream that is done is not resumed: all its events were written just now.
         if session.with_stream(lane, |stream| stream.resume(id)) == Some(true) {
             exchange.set_source(key, lane);
             session.with_stream(lane, |stream| self.timers.set(stream.retention(), TimerKey::Retention(key, lane), None));
@@ -366,9 +368,9 @@ fn check_required_copies(message: &message::Request, headers: &Headers<'_>, cont
         true => Some(header::decoded(headers, header::NAME)?.ok_or(Mismatch::Missing(Text::from_static(header::NAME)))?),
         false => None,
     };
-    let Some(meta) = message.version.as_deref() else { return Ok(()) };
+    let Some(version_in_meta) = message.version.as_deref() else { return Ok(()) };
     let differs = |name| Err(Mismatch::Different(Text::from_static(name)));
-    if version != meta {
+    if version != version_in_meta {
         return differs(header::VERSION);
     }
     if method != &*message.method {
@@ -379,7 +381,7 @@ fn check_required_copies(message: &message::Request, headers: &Headers<'_>, cont
     if expected.is_some() && expected != name.as_deref() {
         return differs(header::NAME);
     }
-    let tool = expected.filter(|_| message.calls_tool() && meta == Revision::NEWEST.as_str());
+    let tool = expected.filter(|_| message.calls_tool() && version_in_meta == Revision::NEWEST.as_str());
     match tool.and_then(|tool| context.param_headers(tool)) {
         Some(params) => params.check(message.arguments(), headers),
         None => Ok(()),

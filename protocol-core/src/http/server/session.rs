@@ -8,8 +8,8 @@
 //!   Stateless --- the reply was made, or the exchange is lost ---> (gone)
 //! ```
 //!
-//! The session is also gone, in any state, when the owner ends it, when it closes by itself, and in `Opening` and `Stateless` when it
-//! refuses its first frame, or when its request is cancelled.
+//! In any state, the session is also gone when the owner ends it, or when it closes by itself. In `Opening` and `Stateless` it is also gone
+//! when it refuses its first frame, or when its request is cancelled.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,6 +48,7 @@ pub(super) struct HttpSession {
     /// `true` while the channel is stopped.
     is_channel_stopped: bool,
     last_lane: u32,
+    /// The deadline at which the session has been idle for too long.
     idle: Armed,
 }
 
