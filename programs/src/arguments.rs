@@ -305,7 +305,7 @@ pub enum Listen {
     Tesseron(AppOptions),
 }
 
-/// The Tesseron app that `tools` is to be.
+/// The Tesseron app as which `tools` serves.
 #[derive(Clone, Debug)]
 pub struct AppOptions {
     /// The id of the app.
@@ -444,17 +444,17 @@ pub(super) fn gateway(
 ) -> Result<GatewayOptions, u8> {
     let line = GatewayLine::try_parse_from(line).map_err(|error| explain("gateway", &error))?;
     let variable = |name: &str| environment(name).and_then(|value| value.into_string().ok());
-    // An invalid value in the environment is ignored, with a warning.
-    let ignored = |name: &str, value: &str| {
+    // An invalid value in the environment is ignored, with this warning.
+    let warn = |name: &str, value: &str| {
         complain("gateway", format_args!("{name}={value} is invalid and is ignored"), status::USAGE);
     };
     let from_environment = || {
         let value = variable("TESSERON_TOOL_SURFACE")?;
-        surface(&value).inspect_err(|_| ignored("TESSERON_TOOL_SURFACE", &value)).ok()
+        surface(&value).inspect_err(|_| warn("TESSERON_TOOL_SURFACE", &value)).ok()
     };
     let ttl_from_environment = || {
         let value = variable("TESSERON_RESUME_TTL_MS")?;
-        let millis = value.parse().inspect_err(|_| ignored("TESSERON_RESUME_TTL_MS", &value)).ok()?;
+        let millis = value.parse().inspect_err(|_| warn("TESSERON_RESUME_TTL_MS", &value)).ok()?;
         Some(Duration::from_millis(millis))
     };
     let default = RegistryPolicy::default().resume_ttl;
@@ -677,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_without_arguments_is_called_with_an_empty_object() {
+    fn the_name_of_a_tool_alone_means_empty_arguments_and_the_example_server() {
         let options = read(&["chatty"]);
         assert!(matches!(options.work, Work::Tool { name, arguments } if name == "chatty" && arguments == Json::empty_object()));
         assert!(matches!(options.server, Server::Stream(StreamServer::Child(command)) if command.get_args().eq([SERVE_TOOLS])));
@@ -724,8 +724,8 @@ mod tests {
     }
 
     #[test]
-    fn an_inconsistent_command_line_is_refused() {
-        let refused: &[&[&str]] = &[
+    fn an_invalid_or_inconsistent_command_line_is_an_error() {
+        let invalid: &[&[&str]] = &[
             &["--tcp", "a:1", "--unix", "b", "t"],
             &["--tcp", "a:1", "t", "--", "server"],
             &["--accept", "--decline", "t"],
@@ -743,7 +743,7 @@ mod tests {
             &["t", "[1]"],
             &["--list", "t"],
         ];
-        for line in refused {
+        for line in invalid {
             let parsed = CallLine::try_parse_from(["call"].iter().chain(*line));
             assert!(parsed.is_err() || parsed.is_ok_and(|line| convert(line).is_err()), "{line:?}");
         }

@@ -140,18 +140,17 @@ async fn handle_events<A: Adapter>(
             }
         }
     };
-    let watching = async { watch(adapter, gateway, home).await.map(|never| match never {}) };
+    let watching = async { watch_manifests(adapter, gateway, home).await.map(|never| match never {}) };
     first(watching, events).await
 }
 
-/// Serves one agent until it disconnects, or until `end` is rung. Returns an error if this is not a normal end.
+/// Serves one agent until it disconnects, or until `end` is rung. Returns an error if the channel to the agent did not end normally.
 async fn serve<A: Adapter>(adapter: &A, options: &GatewayOptions, end: &Bell, agent: (Watch<A>, Transport)) -> Result<(), String> {
     let (agent, transport) = agent;
     let (gateway, home) = open(adapter.sockets(), options).map_err(|error| error.to_string())?;
-    // `events` is polled first, and scans the manifests. So a client that lists tools at once gets those of the apps that already run.
     let driven = async {
         let gateway = gateway.clone();
-        // An error of the transport is ignored here, since the watch has recorded it.
+        // An error of the transport is ignored here, since `agent` has recorded it.
         start(&*adapter.runtime(), async move { drop(gateway.serve(transport).await) }).await;
         // Meanwhile `events` gets the event with the reason for the end.
         adapter.sleep(CLOSE_GRACE).await;
@@ -173,6 +172,8 @@ async fn serve<A: Adapter>(adapter: &A, options: &GatewayOptions, end: &Bell, ag
         end.rung().await;
         Ok(())
     };
+    // `events` is polled first, and scans the manifests. So a client that lists tools right after it has connected gets those of the apps
+    // that already run.
     let ended: Result<(), TesseronError> = first(events, first(driven, first(left, signalled))).await;
     gateway.close(Close::Now);
     adapter.sleep(CLOSE_GRACE).await;
@@ -190,25 +191,25 @@ fn open<S: Sockets>(sockets: S, options: &GatewayOptions) -> Result<(Gateway<S>,
 
 /// Scans the manifests when the system reports a change, and at intervals in case it does not. Each error is printed once, until
 /// [`MAX_PRINTED`] errors were printed.
-async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<Infallible, TesseronError> {
+async fn watch_manifests<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<Infallible, TesseronError> {
     let changed = Arc::new(Bell::default());
-    let rings = Arc::clone(&changed);
+    let bell = Arc::clone(&changed);
     // If there is no watcher, only the scans at intervals are made.
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.is_ok_and(|event| is_change(event.kind)) {
-            rings.ring();
+            bell.ring();
         }
     })
     .ok();
-    let mut watches = false;
+    let mut is_watched = false;
     let mut printed = BTreeSet::new();
     loop {
         if printed.len() >= MAX_PRINTED {
             printed.clear();
         }
         // The folder may be created later.
-        if let (false, Some(watcher)) = (watches, &mut watcher) {
-            watches = watcher.watch(&home.instances(), RecursiveMode::NonRecursive).is_ok();
+        if let (false, Some(watcher)) = (is_watched, &mut watcher) {
+            is_watched = watcher.watch(&home.instances(), RecursiveMode::NonRecursive).is_ok();
         }
         match gateway.rescan() {
             Ok(scan) => {

@@ -22,7 +22,7 @@ use tesseron::claims::ClaimCode;
 /// The time to wait at the end for tasks that do not end by themselves.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// tokio.
+/// The adapter for tokio.
 #[derive(Clone)]
 pub struct Tokio;
 
@@ -183,7 +183,7 @@ impl Drop for Writing {
 impl Signals for Tokio {
     async fn interrupt(&self) {
         if ::tokio::signal::ctrl_c().await.is_err() {
-            // There is no such signal on this system.
+            // This system cannot report the signal.
             pending::<()>().await;
         }
     }

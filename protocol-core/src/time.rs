@@ -6,8 +6,8 @@ use core::time::Duration;
 /// A point on the owner's monotonic time axis, in microseconds.
 ///
 /// The core never reads a clock: each method that depends on time takes an `Instant`. The owner chooses the origin of the axis, so there is
-/// no conversion from `std::time::Instant`. Time must not run backwards; a `now` that is earlier than a previous one counts as the previous
-/// one. An owner that converts a deadline to a coarser clock must round up, so that it does not wake just before the deadline.
+/// no conversion from `std::time::Instant`. Time must not run backwards; a `now` that is earlier than the latest so far counts as the
+/// latest. An owner that converts a deadline to a coarser clock must round up, so that it does not wake just before the deadline.
 ///
 /// The axis is 584 000 years long. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,7 +3,7 @@
 //! The first table has the time of a round trip, and of a progress update from handler to caller: over two bare sessions, and with a bridge
 //! between them. The second table is about one app or 200, with one call or 50 each. It has the memory that the bridge holds for an app and
 //! for a call, and the time of an update from the frame of its app to the frame for the agent. For comparison, it has the same for as many
-//! bare sessions with only a table of calls between them. With and without a bridge, the same work is done in turns; the times are medians.
+//! bare sessions with only a table of calls between them. The measurements with and without a bridge alternate; the times are medians.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -39,7 +39,7 @@ fn invoke(caller: &mut Session, tool: &str) {
     caller.invoke(Invoke::new(Op::CallTool, params), Instant::ZERO).expect("there is room");
 }
 
-fn served(callee: &mut Session) -> InboundId {
+fn next_request(callee: &mut Session) -> InboundId {
     loop {
         match callee.poll_event() {
             Some(Event::Request { id, .. }) => return id,
@@ -80,7 +80,7 @@ impl Path for Bare {
     fn call(&mut self) -> InboundId {
         invoke(&mut self.caller, "t");
         self.carry();
-        served(&mut self.callee)
+        next_request(&mut self.callee)
     }
 
     fn report(&mut self, call: InboundId, value: f64) {
@@ -157,7 +157,7 @@ impl Path for Bridged {
     fn call(&mut self) -> InboundId {
         invoke(&mut self.agent, "ledger__t");
         self.carry();
-        served(&mut self.app)
+        next_request(&mut self.app)
     }
 
     fn report(&mut self, call: InboundId, value: f64) {
@@ -210,7 +210,7 @@ fn updates(path: &mut impl Path) -> f64 {
     nanos
 }
 
-/// Prints one line of the first table. The two measurements take turns, so that other load of the machine affects both.
+/// Prints one line of the first table. The two measurements alternate, so that other load of the machine affects both.
 fn compare(what: &str, measure_bare: impl Fn(&mut Bare) -> f64, measure_bridged: impl Fn(&mut Bridged) -> f64) {
     let (mut without, mut with) = (Bare::new(), Bridged::new());
     let (mut bare_nanos, mut bridged_nanos) = (Vec::new(), Vec::new());
@@ -222,23 +222,23 @@ fn compare(what: &str, measure_bare: impl Fn(&mut Bare) -> f64, measure_bridged:
     println!("{what:<34} {bare:>10.0} {bridged:>10.0} {:>10.0} {:>8.2}", bridged - bare, bridged / bare);
 }
 
-// ---- Many calls ----
+// ---- ManyApps calls ----
 
 /// The sessions between many apps and an agent, with or without a bridge.
-trait Crowd {
+trait ManyApps {
     /// Handles the frame of an app, and returns the frame for the agent.
     fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes>;
 }
 
 /// As many bare sessions as a bridge has, and a table of their calls. An update that the session for an app receives is reported by the
 /// session for the agent.
-struct Loose {
+struct ManyBare {
     agent: Session,
     apps: Vec<Session>,
     calls: BTreeMap<(usize, OutboundId), InboundId>,
 }
 
-impl Loose {
+impl ManyBare {
     fn of_apps(apps: usize) -> Self {
         let mut config = server_config();
         config.limits.in_flight = APPS * CALLS + 16;
@@ -269,7 +269,7 @@ impl Loose {
     }
 }
 
-impl Crowd for Loose {
+impl ManyApps for ManyBare {
     fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes> {
         let session = &mut self.apps[app];
         session.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).expect("there is room");
@@ -282,33 +282,33 @@ impl Crowd for Loose {
 }
 
 /// A bridge with an agent and a number of claimed apps. The frames of the agent and the apps are written without sessions.
-struct Joined {
+struct ManyBridged {
     bridge: Bridge,
     apps: Vec<ChannelId>,
 }
 
-impl Joined {
+impl ManyBridged {
     fn of_apps(apps: usize) -> Self {
         let mut config = config();
         config.agent_limits.in_flight = APPS * CALLS + 16;
         config.registry.max_pending = apps;
-        let mut joined = Self { bridge: bridge(config), apps: Vec::new() };
-        joined.send_from(Leg::Agent, &initialize(0, "2025-11-25", DECLARES));
-        joined.send_from(Leg::Agent, &notification("notifications/initialized", "{}"));
+        let mut bridged = Self { bridge: bridge(config), apps: Vec::new() };
+        bridged.send_from(Leg::Agent, &initialize(0, "2025-11-25", DECLARES));
+        bridged.send_from(Leg::Agent, &notification("notifications/initialized", "{}"));
         for number in 0..apps {
-            let channel = joined.bridge.open(Instant::ZERO).expect("a channel");
-            joined.apps.push(channel);
-            joined.send_from(Leg::App(channel), &hello(&format!("app{number}"), ACTIONS, RESOURCES));
-            let code = std::iter::from_fn(|| joined.bridge.poll_event())
+            let channel = bridged.bridge.open(Instant::ZERO).expect("a channel");
+            bridged.apps.push(channel);
+            bridged.send_from(Leg::App(channel), &hello(&format!("app{number}"), ACTIONS, RESOURCES));
+            let code = std::iter::from_fn(|| bridged.bridge.poll_event())
                 .find_map(|event| if let BridgeEvent::AppReady { code, .. } = event { code } else { None });
             let arguments = format!(r#"{{"code":"{}"}}"#, code.expect("a code"));
-            joined.send_from(Leg::Agent, &call_tool(&format!(r#""claim{number}""#), "tesseron__claim_session", &arguments, None));
+            bridged.send_from(Leg::Agent, &call_tool(&format!(r#""claim{number}""#), "tesseron__claim_session", &arguments, None));
             for leg in [Leg::Agent, Leg::App(channel)] {
-                while joined.bridge.poll_transmit(leg).is_some() {}
+                while bridged.bridge.poll_transmit(leg).is_some() {}
             }
         }
-        while joined.bridge.poll_event().is_some() {}
-        joined
+        while bridged.bridge.poll_event().is_some() {}
+        bridged
     }
 
     fn call(&mut self, calls: usize) -> Vec<(usize, Invoked)> {
@@ -330,43 +330,43 @@ impl Joined {
     }
 }
 
-impl Crowd for Joined {
+impl ManyApps for ManyBridged {
     fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes> {
         self.bridge.handle_frame(Leg::App(self.apps[app]), frame, Instant::ZERO).expect("there is room");
         self.bridge.poll_transmit(Leg::Agent).map(|out| out.frame)
     }
 }
 
-/// A crowd with its calls, and its memory.
+/// The sessions of many apps and an agent with their calls, and their memory.
 struct Measured {
     bytes_an_app: f64,
     bytes_a_call: f64,
-    crowd: Box<dyn Crowd>,
+    sessions: Box<dyn ManyApps>,
     calls: Vec<(usize, Invoked)>,
 }
 
-/// The number of bytes by which the heap has grown after `work`.
-fn held<T>(work: impl FnOnce() -> T) -> (f64, T) {
+/// Does `work`. Returns the number of bytes by which the heap has grown, and the result.
+fn heap_growth<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let mut made = None;
     let counted = allocation_counter::measure(|| made = Some(work()));
     (counted.bytes_current as f64, made.expect("it was made"))
 }
 
-/// Makes a crowd with `apps` apps and `calls` calls of each, and measures its memory.
-fn fill<C: Crowd + 'static>(
+/// Makes the sessions of `apps` apps with `calls` calls each, and measures their memory.
+fn fill<C: ManyApps + 'static>(
     apps: usize,
     calls: usize,
     make: fn(usize) -> C,
     call: fn(&mut C, usize) -> Vec<(usize, Invoked)>,
 ) -> Measured {
-    let (of_apps, mut crowd) = held(|| make(apps));
-    let (of_calls, calls_made) = held(|| call(&mut crowd, calls));
+    let (of_apps, mut sessions) = heap_growth(|| make(apps));
+    let (of_calls, calls_made) = heap_growth(|| call(&mut sessions, calls));
     // The memory of the list of invocations does not count.
-    let (of_list, _copy) = held(|| calls_made.clone());
+    let (of_list, _copy) = heap_growth(|| calls_made.clone());
     Measured {
         bytes_an_app: of_apps / apps as f64,
         bytes_a_call: (of_calls - of_list) / (apps * calls) as f64,
-        crowd: Box::new(crowd),
+        sessions: Box::new(sessions),
         calls: calls_made,
     }
 }
@@ -378,30 +378,30 @@ fn report(measured: &mut Measured, percent: f64) -> f64 {
     let frames: Vec<(usize, Bytes)> = measured.calls.iter().map(|(app, call)| (*app, frame(call))).collect();
     timed(frames.len() as u64, || {
         for (app, frame) in frames {
-            assert!(black_box(measured.crowd.pass(app, frame)).is_some());
+            assert!(black_box(measured.sessions.pass(app, frame)).is_some());
         }
     })
 }
 
 /// Prints one line of the second table.
 fn many(apps: usize, calls: usize) {
-    let mut loose = fill(apps, calls, Loose::of_apps, Loose::call);
-    let mut joined = fill(apps, calls, Joined::of_apps, Joined::call);
+    let mut bare = fill(apps, calls, ManyBare::of_apps, ManyBare::call);
+    let mut bridged = fill(apps, calls, ManyBridged::of_apps, ManyBridged::call);
     let rounds = if apps * calls < 100 { 2_000 } else { 41 };
-    let (mut bare, mut bridged) = (Vec::new(), Vec::new());
+    let (mut bare_nanos, mut bridged_nanos) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         let percent = f64::from(round) * 99.0 / f64::from(rounds);
-        bare.push(report(&mut loose, percent));
-        bridged.push(report(&mut joined, percent));
+        bare_nanos.push(report(&mut bare, percent));
+        bridged_nanos.push(report(&mut bridged, percent));
     }
     let pair = |bare: f64, bridged: f64| format!("{bare:>9.0} {bridged:>9.0}");
-    let (bare, bridged) = (median(bare), median(bridged));
+    let (bare_nanos, bridged_nanos) = (median(bare_nanos), median(bridged_nanos));
     println!(
         "{apps:>5} {calls:>5}  {}  {}  {} {:>6.2}",
-        pair(loose.bytes_an_app, joined.bytes_an_app),
-        pair(loose.bytes_a_call, joined.bytes_a_call),
-        pair(bare, bridged),
-        bridged / bare
+        pair(bare.bytes_an_app, bridged.bytes_an_app),
+        pair(bare.bytes_a_call, bridged.bytes_a_call),
+        pair(bare_nanos, bridged_nanos),
+        bridged_nanos / bare_nanos
     );
 }
 

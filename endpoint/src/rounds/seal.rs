@@ -46,7 +46,9 @@ pub(crate) type Digest = [u8; 32];
 /// sealed with it have expired.
 #[derive(Clone)]
 pub struct SealKeys {
+    /// The key that seals. It opens, too.
     seals: [u8; KEY],
+    /// The other keys, which only open.
     opens: Vec<[u8; KEY]>,
 }
 
@@ -93,7 +95,7 @@ impl Sealer {
         if self.keys.get().is_none() {
             let mut key = [0; KEY];
             runtime.fill_random(&mut key).ok()?;
-            // It fails if another thread has set a key meanwhile, which is then used.
+            // Fails if another thread has set a key meanwhile. Then that key is used.
             let _ = self.keys.set(SealKeys::new(key));
         }
         self.keys.get()
@@ -118,7 +120,7 @@ impl Sealer {
         Some(cipher::encode(&out))
     }
 
-    /// Opens a state that was sealed with the same `bound` and one of these keys; `None` for any other text.
+    /// Opens a state that was sealed with the same `bound` and a key of this sealer; `None` for any other text.
     pub(crate) fn open(&self, text: &str, bound: &Digest, runtime: &dyn Runtime) -> Option<Vec<u8>> {
         let bytes = cipher::decode(text)?;
         let (format, rest) = bytes.split_first()?;
@@ -147,8 +149,8 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     cipher::encode(bytes)
 }
 
-/// The key of an effect: 43 letters, digits, `-` and `_`, different for every effect of every call. `place` is the index of its name among
-/// the names of effects of the call.
+/// The key of an effect: 43 letters, digits, `-` and `_`, different for every effect of every call. `place` is the index of `name` among
+/// the names of effects of the call, and `nth` the number of earlier effects of this name.
 pub(crate) fn effect_key(invocation: &str, name: &str, place: usize, nth: u32) -> String {
     match cfg!(feature = "seal") {
         true => encode(&digest([invocation.as_bytes(), name.as_bytes(), &nth.to_be_bytes()])),
@@ -223,7 +225,7 @@ mod cipher {
 mod key_tests {
     use super::effect_key;
 
-    /// A regression: without the feature `seal` every key was empty.
+    /// Without the feature `seal`, [`encode`](super::encode) returns an empty text, which must not become a key.
     #[test]
     fn every_effect_has_a_key_of_its_own_with_and_without_the_feature_seal() {
         let call = "0123456789abcdef0123456789abcdef";
@@ -247,7 +249,7 @@ mod tests {
     use crate::testing::Executor;
 
     #[test]
-    fn a_state_opens_with_its_key_and_for_its_request_alone() {
+    fn a_state_opens_only_unchanged_with_its_key_and_for_its_request() {
         let runtime = Executor::new().runtime();
         let (old, new) = (SealKeys::new([1; 32]), SealKeys::new([2; 32]));
         let (mine, other) = (digest([b"a".as_slice()]), digest([b"b".as_slice()]));
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_states_are_sealed_differently_and_a_random_key_belongs_to_one_service() {
+    fn seals_of_equal_states_differ_have_the_computed_length_and_open_only_at_their_sealer() {
         let runtime = Executor::new().runtime();
         let bound = Digest::default();
         let (one, other) = (Sealer::default(), Sealer::default());

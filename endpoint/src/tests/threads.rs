@@ -155,6 +155,7 @@ fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// Connects a client to a server of `service` on two threads. Returns the handle of the client, then that of the server.
 fn pair(service: Service) -> (Peer, Peer, Arc<Polls>) {
     pair_on(&Threads::start(2), service)
 }
@@ -236,7 +237,7 @@ fn each_call_of_one_thread_is_answered_while_another_thread_keeps_the_driver_bus
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 drop(client.call_tool("report", text(json!({"steps": 1}))));
-                // The next call is made only after progress of this one has arrived, so that there are never too many.
+                // Waits for progress of the second call before the next two are made, so that there are never too many calls.
                 if let Ok(mut call) = client.call_tool("report", text(json!({"steps": 1}))) {
                     wait(call.next_progress());
                 }
@@ -276,7 +277,8 @@ fn calls_dropped_together_cancel_every_handler_and_leave_no_state() {
         assert_eq!(cancelled.load(Ordering::Relaxed), 1000);
         polls.until(|| (client.stats().outbound_calls, server.stats().inbound_calls) == (0, 0));
     }
-    // These calls are cancelled at once. When the call after them is answered, the server has read all their frames that were sent.
+    // Each of these calls is cancelled as soon as it is made. When the call after them is answered, the server has read all their
+    // frames that were sent.
     for _ in 0..1000 {
         client.call_tool("waits", Json::empty_object()).unwrap().cancel(None);
     }
@@ -332,8 +334,8 @@ fn a_blocking_handler_sees_its_cancellation_and_delays_no_other_call() {
     for call in &mut calls {
         assert!(wait(call.next_progress()).is_some(), "they all run at once");
     }
-    let quick = client.call_tool("report", text(json!({"steps": 1}))).unwrap();
-    assert!(wait(quick).result().is_ok());
+    let other = client.call_tool("report", text(json!({"steps": 1}))).unwrap();
+    assert!(wait(other).result().is_ok());
     for call in calls {
         call.cancel(Some("enough"));
         assert_eq!(wait(call).outcome, Outcome::Cancelled);

@@ -49,7 +49,7 @@ struct Apps {
     dialled: BTreeSet<String>,
     /// The id of the instance on each channel.
     channels: BTreeMap<ChannelId, String>,
-    /// The app id in the last hello or resume of an instance that was accepted, by the id of the instance.
+    /// The app id in the last accepted hello or resume of each instance, by the id of the instance.
     app_ids: BTreeMap<String, String>,
     /// The breadcrumbs of unclaimed sessions, by their channels.
     breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
@@ -145,6 +145,7 @@ impl<S: Sockets> Gateway<S> {
             self.close(Close::Now);
             return Err(TesseronError::Random(io::ErrorKind::Other.into()));
         }
+        // A breadcrumb removes its file when it is dropped, so it is dropped after the lock is released.
         match &event {
             BridgeEvent::ClaimWanted { claim, code } => {
                 let (gateway, claim, code) = (self.clone(), *claim, code.clone());
@@ -161,21 +162,21 @@ impl<S: Sockets> Gateway<S> {
                 }
             }
             BridgeEvent::AppClaimed { channel } => {
-                let spent = self.shared.lock().breadcrumbs.remove(channel);
-                drop(spent);
+                let breadcrumb = self.shared.lock().breadcrumbs.remove(channel);
+                drop(breadcrumb);
             }
             BridgeEvent::AppClosed { channel, .. } => {
                 let mut apps = self.shared.lock();
                 if let Some(id) = apps.channels.remove(channel) {
                     apps.forget_dial(&id);
                 }
-                let gone = apps.breadcrumbs.remove(channel);
+                let breadcrumb = apps.breadcrumbs.remove(channel);
                 drop(apps);
-                drop(gone);
+                drop(breadcrumb);
             }
             BridgeEvent::AgentClosed(_) => {
-                let gone = core::mem::take(&mut self.shared.lock().breadcrumbs);
-                drop(gone);
+                let breadcrumbs = core::mem::take(&mut self.shared.lock().breadcrumbs);
+                drop(breadcrumbs);
             }
             _ => {}
         }
@@ -205,7 +206,7 @@ impl<S: Sockets> Gateway<S> {
         if !self.shared.has_swept.swap(true, Ordering::Relaxed)
             && let Err(error) = breadcrumb::sweep(&self.home, self.sockets.epoch_ms())
         {
-            // Stored at once, so that the next scan reports it if this one fails.
+            // Stored before the manifests are read, so that the next scan reports the error if this scan fails.
             self.shared.lock().unannounced.get_or_insert(error);
         }
         for read in self.home.read_instances()? {

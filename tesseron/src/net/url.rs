@@ -1,3 +1,5 @@
+//! URLs of WebSockets on this machine.
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::num::NonZeroU16;
 use std::string::String;
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_may_lead_elsewhere_are_refused() {
+    fn invalid_urls_and_urls_that_may_lead_to_another_machine_are_errors() {
         for url in [
             "",
             "ws://",

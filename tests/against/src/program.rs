@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tests::speed::Updates;
 
-/// A call that was made and is not awaited.
+/// A call that was made and is not yet awaited.
 pub(crate) type Begun = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Makes a call without waiting for it.

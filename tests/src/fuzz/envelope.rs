@@ -4,7 +4,7 @@ use bytes::Bytes;
 use protocol_core::{Event, Invalid, Json, Lane, Outcome, Reply, Violation};
 use serde_json::value::RawValue;
 
-use super::judge::{Body, Id, Members, Message, Verdict, depth, judge, members, object};
+use super::judge::{Body, FrameKind, Id, Members, Message, classify, depth, members, object};
 use testkit::Scripted;
 use testkit::config::{client_config, server_config};
 
@@ -12,9 +12,9 @@ use testkit::config::{client_config, server_config};
 /// the same inputs with the same meaning, and the session must react as JSON-RPC demands.
 pub fn envelope(data: &[u8]) {
     json(data);
-    let verdict = judge(data);
-    to_a_server(data, &verdict);
-    to_a_client(data, &verdict);
+    let kind = classify(data);
+    to_a_server(data, &kind);
+    to_a_client(data, &kind);
 }
 
 fn json(data: &[u8]) {
@@ -55,7 +55,7 @@ const PAYLOAD_DEPTH: usize = 120;
 /// The id of a response, and its code if it is an error.
 type Answer = (Option<Id>, Option<i64>);
 
-fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
+fn to_a_server(data: &[u8], kind: &FrameKind<'_>) {
     let mut end = Scripted::server(server_config());
     end.session.handle_frame(Bytes::copy_from_slice(data), Lane::CHANNEL, end.now).expect("the session takes frames");
     let mut rules = Vec::new();
@@ -80,18 +80,18 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
         assert_eq!(rules, [rule]);
         assert_eq!(served, None);
     };
-    match verdict {
-        Verdict::NotJson => {
+    match kind {
+        FrameKind::NotJson => {
             let rule = rules.first().copied().expect("a rule is broken");
             assert!(matches!(rule, Violation::NotJson | Violation::TooDeep), "{rule:?}");
             assert_refused((None, Some(-32700)), rule);
         }
-        Verdict::TooDeep => assert_refused((None, Some(-32700)), Violation::TooDeep),
-        Verdict::Scalar => assert_refused((None, Some(-32600)), Violation::InvalidEnvelope),
-        Verdict::Array => assert_refused((None, Some(-32600)), Violation::InvalidBatch),
+        FrameKind::TooDeep => assert_refused((None, Some(-32700)), Violation::TooDeep),
+        FrameKind::Scalar => assert_refused((None, Some(-32600)), Violation::InvalidEnvelope),
+        FrameKind::Array => assert_refused((None, Some(-32600)), Violation::InvalidBatch),
         // `serde_json` cannot read the object, so no meaning is expected.
-        Verdict::Unknown => {}
-        Verdict::Object(message) => match message {
+        FrameKind::Unknown => {}
+        FrameKind::Object(message) => match message {
             Message::Repeated { is_request } => {
                 assert_eq!(rules, [Violation::RepeatedMember]);
                 assert_eq!(answered, if *is_request { vec![(None, Some(-32600))] } else { vec![] });
@@ -144,7 +144,7 @@ fn answer(all: &Members<'_>, frame: &str) -> Answer {
     }
 }
 
-fn to_a_client(data: &[u8], verdict: &Verdict<'_>) {
+fn to_a_client(data: &[u8], kind: &FrameKind<'_>) {
     let mut end = Scripted::client(client_config());
     let call = end.invoke(protocol_core::Invoke::custom("x/y", Json::empty_object()));
     end.drain();
@@ -156,10 +156,10 @@ fn to_a_client(data: &[u8], verdict: &Verdict<'_>) {
         }
         _ => None,
     });
-    let body = match verdict {
+    let body = match kind {
         // The id of the call: the handshake has used 1.
-        Verdict::Object(Message::Response { id: Id::Number(2), body }) => body,
-        Verdict::Unknown => return,
+        FrameKind::Object(Message::Response { id: Id::Number(2), body }) => body,
+        FrameKind::Unknown => return,
         _ => return assert_eq!(done, None, "only the response to a call ends it"),
     };
     match (done.expect("a response ends its call"), body) {

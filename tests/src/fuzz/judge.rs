@@ -58,7 +58,7 @@ pub(super) fn depth(text: &str) -> usize {
 pub(super) enum Id {
     Number(i64),
     Text(String),
-    /// `null`, which a request may have only on Tesseron. [`Self::read`] does not return it.
+    /// `null`, which a request may have only on Tesseron. [`Self::read`] and [`Self::echoed`] do not return it.
     Null,
 }
 
@@ -78,7 +78,7 @@ impl Id {
 
 /// The kind of a frame.
 #[derive(Debug)]
-pub(super) enum Verdict<'a> {
+pub(super) enum FrameKind<'a> {
     NotJson,
     TooDeep,
     /// JSON that is neither object nor array.
@@ -92,7 +92,7 @@ pub(super) enum Verdict<'a> {
 /// The kind of an object.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// A member is repeated.
+    /// A member of the envelope is repeated.
     Repeated {
         is_request: bool,
     },
@@ -134,18 +134,18 @@ pub(super) enum Body<'a> {
 const DEPTH: usize = 128;
 
 /// Returns the kind of a frame.
-pub(super) fn judge(frame: &[u8]) -> Verdict<'_> {
-    let Ok(raw) = serde_json::from_slice::<&RawValue>(frame) else { return Verdict::NotJson };
+pub(super) fn classify(frame: &[u8]) -> FrameKind<'_> {
+    let Ok(raw) = serde_json::from_slice::<&RawValue>(frame) else { return FrameKind::NotJson };
     let text = raw.get();
     match text.as_bytes().first() {
-        _ if depth(text) > DEPTH => Verdict::TooDeep,
-        Some(b'{') => members(text).map_or(Verdict::Unknown, |members| Verdict::Object(object(&members))),
-        Some(b'[') => Verdict::Array,
-        _ => Verdict::Scalar,
+        _ if depth(text) > DEPTH => FrameKind::TooDeep,
+        Some(b'{') => members(text).map_or(FrameKind::Unknown, |members| FrameKind::Object(object(&members))),
+        Some(b'[') => FrameKind::Array,
+        _ => FrameKind::Scalar,
     }
 }
 
-/// Returns the kind of a message.
+/// Returns the kind of the object with these members.
 pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
     let get = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
     let text = |value: &RawValue| serde_json::from_str::<String>(value.get()).ok();
@@ -192,6 +192,7 @@ fn error_object(text: &str) -> Body<'_> {
 }
 
 fn read_error<'a>(all: &Members<'a>) -> Option<Body<'a>> {
+    // The last of repeated members counts.
     let get = |name: &str| all.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.get());
     // `-0` is the whole number zero, but `serde_json` reads it as a float.
     let code = get("code").map(|code| if code == "-0" { "0" } else { code });

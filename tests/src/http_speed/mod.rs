@@ -32,7 +32,7 @@ const AT_ONCE: usize = 64;
 #[derive(Debug, Parser)]
 #[command(name = "http-bench")]
 struct Line {
-    /// Serve as `ours` or `floor`, and print the address. For the program itself, which starts its servers so.
+    /// Serve as `ours` or `floor`, and print the address. The program starts its own servers with this flag.
     #[arg(long, hide = true)]
     serve: Option<String>,
     /// Measure another server, too: its name, and a command that prints the address that it listens on.
@@ -52,7 +52,7 @@ fn other(text: &str) -> Result<(String, Vec<String>), String> {
     if words.is_empty() { Err("there is no command after NAME=".to_owned()) } else { Ok((name.to_owned(), words)) }
 }
 
-/// The whole program, with the servers of one adapter.
+/// Runs the program. The server `ours` runs on the adapter `A`.
 pub fn main<A: Adapter>() -> ExitCode {
     let line = Line::parse();
     match line.serve.as_deref() {
@@ -171,6 +171,7 @@ fn call(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
     answered(stream)
 }
 
+/// Reads the response to a call of `echo`, and checks it.
 fn answered(stream: &mut TcpStream) -> Result<(), Failure> {
     let response = Exchange::sent(stream).finish()?;
     response.expect(200)?;

@@ -54,7 +54,7 @@ struct Line {
     part: Option<String>,
 }
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// A program that measures its contenders, and prints the tables.
 #[derive(Default)]
@@ -90,11 +90,11 @@ impl Program {
     #[must_use]
     pub fn main(self) -> ExitCode {
         let line = Line::parse();
-        let outcome = match &line.part {
-            Some(part) => self.take(part),
+        let result = match &line.part {
+            Some(part) => self.run_part(part),
             None => measure(&line).and_then(|report| conclude(&line, &report)),
         };
-        match outcome {
+        match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("bench: {error}");
@@ -104,8 +104,8 @@ impl Program {
     }
 
     /// Runs one part of the measuring, as a measuring process.
-    fn take(&self, part: &str) -> Outcome<()> {
-        let said = match serde_json::from_str(part)? {
+    fn run_part(&self, part: &str) -> Result<()> {
+        let output = match serde_json::from_str(part)? {
             Part::List => serde_json::to_string(&self.list())?,
             Part::Serve { name } => {
                 (self.entry(&name)?.serve)();
@@ -118,11 +118,11 @@ impl Program {
             }
             Part::Repeat { name, row, turns } => (self.entry(&name)?.operate)(row, turns).to_string(),
         };
-        println!("{said}");
+        println!("{output}");
         Ok(())
     }
 
-    fn entry(&self, name: &str) -> Outcome<&Entry> {
+    fn entry(&self, name: &str) -> Result<&Entry> {
         self.entries.iter().find(|entry| entry.about.name == name).ok_or_else(|| format!("there is no {name:?} here").into())
     }
 
@@ -139,7 +139,7 @@ impl Program {
     }
 }
 
-/// The command that starts the other end of the contender of that name: this program.
+/// The command that starts this program as the other end of the contender `name`.
 pub(super) fn serving(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("the path of this program"));
     command.arg("--part").arg(serde_json::to_string(&Part::Serve { name: name.into() }).expect("JSON"));
@@ -147,15 +147,15 @@ pub(super) fn serving(name: &str) -> Command {
 }
 
 /// Runs one part in a process of `program`, and reads its output.
-fn ask<T: DeserializeOwned>(program: &Path, part: &Part) -> Outcome<T> {
+fn ask<T: DeserializeOwned>(program: &Path, part: &Part) -> Result<T> {
     let mut command = Command::new(program);
     command.arg("--part").arg(serde_json::to_string(part)?).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| format!("cannot start {}: {error}", program.display()))?;
     if !output.status.success() {
         return Err(output.status.to_string().into());
     }
-    let said = String::from_utf8(output.stdout)?;
-    Ok(serde_json::from_str(said.lines().next_back().unwrap_or_default())?)
+    let text = String::from_utf8(output.stdout)?;
+    Ok(serde_json::from_str(text.lines().next_back().unwrap_or_default())?)
 }
 
 /// The measurement of one contender in one row, and the programs that measure its time and count its allocations.
@@ -165,7 +165,7 @@ struct Job {
     counted_by: Option<PathBuf>,
 }
 
-fn measure(line: &Line) -> Outcome<Report> {
+fn measure(line: &Line) -> Result<Report> {
     let mut machine = Machine::here();
     let (rounds, span) = if line.quick { (1, Duration::from_millis(200)) } else { (line.rounds as usize, Duration::from_secs(1)) };
     let mut jobs = jobs(line)?;
@@ -205,7 +205,7 @@ fn measure(line: &Line) -> Outcome<Report> {
 }
 
 /// Asks all programs for their contenders, and returns the measurements to be made, row by row.
-fn jobs(line: &Line) -> Outcome<Vec<Job>> {
+fn jobs(line: &Line) -> Result<Vec<Job>> {
     let mut offers = Vec::new();
     for program in [env::current_exe()?].iter().chain(&line.beside) {
         let listed = ask::<Vec<Listed>>(program, &Part::List).map_err(|error| format!("{}: {error}", program.display()))?;
@@ -232,7 +232,7 @@ fn jobs(line: &Line) -> Outcome<Vec<Job>> {
     if jobs.is_empty() { Err(format!("no row has {:?} in its name", line.only).into()) } else { Ok(jobs) }
 }
 
-fn conclude(line: &Line, report: &Report) -> Outcome<()> {
+fn conclude(line: &Line, report: &Report) -> Result<()> {
     print!("{}", table::all(report));
     if let Some(file) = &line.json {
         fs::write(file, serde_json::to_string_pretty(report)? + "\n").map_err(|error| format!("{}: {error}", file.display()))?;

@@ -1,4 +1,4 @@
-//! The prompts.
+//! The prompts of the conformance server, with the names and texts that the suite expects.
 
 use endpoint::{Context, Prompt, PromptMessage, PromptOutput, ToolError};
 use protocol_core::{Content, Elicit};
