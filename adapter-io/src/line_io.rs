@@ -148,7 +148,7 @@ impl<B: ByteIo<S::Reader, S::Writer>, S: ReaderWriter> LineIo<B, S> {
     /// Writes until at most `max` bytes wait to be written.
     #[inline]
     fn poll_write_down_to(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<()>> {
-        // Mostly there is nothing to write.
+        // Mostly the bytes are few enough already.
         if self.encoder.remaining() <= max { Poll::Ready(Ok(())) } else { self.poll_write_some(cx, max) }
     }
 
@@ -247,7 +247,7 @@ mod tests {
         taken: Vec<u8>,
         /// The number of bytes that one write accepts; zero for a writer that accepts no more.
         step: usize,
-        refuses_to_close: Option<io::ErrorKind>,
+        close_error: Option<io::ErrorKind>,
     }
 
     #[derive(Debug)]
@@ -279,7 +279,7 @@ mod tests {
         }
 
         fn poll_close(writer: &mut Sink, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(writer.refuses_to_close.map_or(Ok(()), |kind| Err(kind.into())))
+            Poll::Ready(writer.close_error.map_or(Ok(()), |kind| Err(kind.into())))
         }
     }
 
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn closing_twice_or_after_the_peer_is_not_an_error() {
-        let gone = Sink { refuses_to_close: Some(io::ErrorKind::NotConnected), ..Sink::default() };
+        let gone = Sink { close_error: Some(io::ErrorKind::NotConnected), ..Sink::default() };
         let mut io = io(&[], gone);
         for _ in 0..2 {
             assert!(matches!(io.poll_close(&mut cx()), Poll::Ready(Ok(()))));

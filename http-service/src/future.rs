@@ -27,8 +27,9 @@ pin_project! {
     /// The future of the response to one request, which [`HttpService`](crate::HttpService) returns.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping the future means that the client has disconnected. A request without a handshake is cancelled, and a
-    /// request with a handshake goes on, except for `initialize`, whose session ends. A request whose body was not read yet has no effect.
+    /// Not cancel safe: dropping the future means that the client has disconnected. A request of a client without a handshake is cancelled.
+    /// One of a client with a handshake goes on, except `initialize`, whose session ends. A request whose body was not read yet has no
+    /// effect.
     #[must_use = "nothing is served until it is polled"]
     pub struct HttpFuture<B> {
         #[pin]
@@ -87,7 +88,8 @@ impl<B: Body> Future for HttpFuture<B> {
     }
 }
 
-/// The body after a head. If `length` is known, the whole body is already available.
+/// The body after a head. If `length` is known, the whole body is already available. Otherwise the body is a stream, and the driver of the
+/// session becomes a task.
 fn body_of(mut exchange: Exchange, length: Option<usize>, cx: &mut Context<'_>) -> HttpBody {
     if length.is_none() {
         exchange.hand_over();

@@ -67,7 +67,7 @@ pub fn whole_life_of_two_ends() {
     let serving = requests(&events(&mut server))[0];
     for step in 1..=3 {
         let reported = server.progress(serving, Progress::count(step, 3).with_message("working"), now);
-        // The rate window delays the second update. The third is the final one: it is sent at once, and replaces the second.
+        // The rate window delays the second update. The third is the final one: it is sent immediately, and replaces the second.
         assert_eq!(reported, Ok(if step == 2 { Reported::RateLimited } else { Reported::Sent }));
     }
     server.respond(serving, Reply::Tool(ToolOutput::text("done")), now).unwrap();
@@ -133,7 +133,7 @@ pub fn caller_with_eight_calls_in_flight() {
     assert!(matches!(&events(&mut client)[..], [Event::Closed(_)]));
 }
 
-/// A callee that gets prepared frames: eight requests at once. It sends progress and a result for each.
+/// A callee that gets prepared frames: eight requests, one after the other. It sends progress for each, then a result for each.
 pub fn callee_with_eight_calls_in_flight() {
     let now = Instant::from_millis(1);
     let mut server = server();

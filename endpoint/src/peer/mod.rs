@@ -140,8 +140,8 @@ impl Peer {
     }
 
     /// Waits until the session is ready: one end has answered the handshake request of the other or, at a client whose server needs no
-    /// handshake, the server has named its revisions. Returns at once if that has happened. At a server whose callers make no handshake
-    /// this method only returns when the session closes.
+    /// handshake, the server has named its revisions. Returns immediately if the session is ready already. At a server whose callers make
+    /// no handshake this method only returns when the session closes.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
@@ -206,9 +206,9 @@ impl Peer {
         })
     }
 
-    /// Sends a notice to each subscription of the resource `uri` that it has changed, on Tesseron with its new value. Returns the number of
-    /// these subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the
-    /// notice to a subscription of MCP 2026-07-28 waits for room.
+    /// Notifies each subscription of the resource `uri` of a change, on Tesseron with the new value. Returns the number of notified
+    /// subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the notice to a
+    /// subscription of MCP 2026-07-28 waits for room.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, effects| {
             let subscribed = state.subscriptions.to(uri).into_iter();
@@ -473,7 +473,7 @@ impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
         loop {
             let seen = this.shared.with_state(|state| match (this.find)(state) {
                 Some(found) => Ok(found),
-                // `false` if `park` needs a clone of the waker, which is made without the lock.
+                // `true` if the task now waits; `false` if `park` needs a clone of the waker, which is made without the lock.
                 None => Err(state.on_change.park(&mut this.waiter, cx.waker(), &mut spare)),
             });
             match seen {

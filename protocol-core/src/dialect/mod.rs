@@ -362,6 +362,7 @@ impl Dialect {
     ) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_retry(frames, id, call, observed, depth, stamp, retry),
+            // Tesseron has no rounds, so this is never called.
             Self::Tesseron(protocol) => protocol.write_call(frames, id, call),
         }
     }

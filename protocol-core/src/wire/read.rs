@@ -381,10 +381,10 @@ mod tests {
         assert_eq!(shown(&bomb), "TooDeep Some((None, -32700))");
         let inside = alloc::format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"a":{bomb}"#);
         assert_eq!(shown(&inside), "TooDeep Some((None, -32700))");
-        let at = |depth: usize| alloc::format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
-        assert_eq!(shown(&at(128)), "InvalidEnvelope Some((None, -32600))");
-        assert_eq!(shown(&at(129)), "TooDeep Some((None, -32700))");
-        assert_eq!(shown_with(&at(3), Options { depth: 2, ..OPTIONS }), "TooDeep Some((None, -32700))");
+        let nested = |depth: usize| alloc::format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+        assert_eq!(shown(&nested(128)), "InvalidEnvelope Some((None, -32600))");
+        assert_eq!(shown(&nested(129)), "TooDeep Some((None, -32700))");
+        assert_eq!(shown_with(&nested(3), Options { depth: 2, ..OPTIONS }), "TooDeep Some((None, -32700))");
     }
 
     #[test]
@@ -473,13 +473,16 @@ mod tests {
 
     #[test]
     fn a_batch_is_split_only_in_a_revision_with_batches() {
-        let two = r#"[{"jsonrpc":"2.0","method":"a"}, 1 ,{"jsonrpc":"2.0","id":1,"method":"b"}]"#;
-        assert_eq!(shown(two), "InvalidBatch Some((None, -32600))");
-        let some = Options { batch: Some(3), ..OPTIONS };
-        assert_eq!(shown_with(two, some), "notification a None; InvalidEnvelope Some((None, -32600)); request Int(1) b None");
-        assert_eq!(shown_with("[]", some), "InvalidBatch Some((None, -32600))");
-        assert_eq!(shown_with("[1,2,3,4]", some), "InvalidBatch Some((None, -32600))");
-        assert_eq!(shown_with(r#"[{"jsonrpc":"2.0","method":"a"},"#, some), "NotJson Some((None, -32700))");
+        let batch = r#"[{"jsonrpc":"2.0","method":"a"}, 1 ,{"jsonrpc":"2.0","id":1,"method":"b"}]"#;
+        assert_eq!(shown(batch), "InvalidBatch Some((None, -32600))");
+        let with_batches = Options { batch: Some(3), ..OPTIONS };
+        assert_eq!(
+            shown_with(batch, with_batches),
+            "notification a None; InvalidEnvelope Some((None, -32600)); request Int(1) b None"
+        );
+        assert_eq!(shown_with("[]", with_batches), "InvalidBatch Some((None, -32600))");
+        assert_eq!(shown_with("[1,2,3,4]", with_batches), "InvalidBatch Some((None, -32600))");
+        assert_eq!(shown_with(r#"[{"jsonrpc":"2.0","method":"a"},"#, with_batches), "NotJson Some((None, -32700))");
     }
 
     #[test]

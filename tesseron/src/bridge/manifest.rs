@@ -22,7 +22,7 @@ pub(super) struct Manifest {
     actions: Vec<Action>,
     /// The names of the actions.
     names: BTreeSet<String>,
-    /// The indexes of actions whose tools have an alias, by alias. Of two actions with the same alias the first counts.
+    /// The indexes of the actions whose tools are listed under an alias, by alias. Of two actions with the same alias the first counts.
     aliases: BTreeMap<String, usize>,
     resources: Vec<(String, Json)>,
 }
@@ -32,6 +32,7 @@ pub(super) struct Manifest {
 pub(super) struct Action {
     name: String,
     tool: String,
+    /// The app's description of the action.
     described: Json,
 }
 
@@ -46,7 +47,7 @@ impl Action {
         &self.tool
     }
 
-    /// The member `name` of the app's description of the action, as JSON.
+    /// The member `name` of the app's description, as JSON.
     pub(super) fn part(&self, name: &str) -> Option<&[u8]> {
         member(self.described.as_bytes(), name)
     }

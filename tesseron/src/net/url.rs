@@ -1,5 +1,3 @@
-//! URLs of WebSockets on this machine.
-
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::num::NonZeroU16;
 use std::string::String;

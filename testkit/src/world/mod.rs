@@ -46,7 +46,9 @@ type Ends<S> = [Node<S>; 2];
 /// One end of a world: a session whose frames the world moves, or a driver of a session.
 #[derive(Debug)]
 enum Node<S: Subject> {
-    Bare { watched: Box<Watched<S>>, ended: Option<TransportEnd> },
+    /// `has_ended` is `true` once the session is closed and its link has ended.
+    Bare { watched: Box<Watched<S>>, has_ended: bool },
+    /// `over` is `true` once the driver has returned the end, and the session is closed.
     Driven { driver: Box<Driver<Watched<S>, SimIo, SimTimer>>, woken: Arc<Woken>, armed: Armed, over: bool },
 }
 
@@ -155,7 +157,7 @@ impl<S: Subject> World<S> {
         let seeds = [seed, seed.wrapping_add(1)];
         let (ends, links) = match wire {
             Wire::Messages => {
-                let bare = |watched| Node::Bare { watched: Box::new(watched), ended: None };
+                let bare = |watched| Node::Bare { watched: Box::new(watched), has_ended: false };
                 ([bare(first), bare(second)], Links::Messages(Box::new(seeds.map(SimLink::new))))
             }
             Wire::Bytes => {
@@ -186,13 +188,13 @@ impl<S: Subject> World<S> {
         self.now.get()
     }
 
-    /// One end.
+    /// The end `at`, which is 0 or 1.
     #[must_use]
     pub fn end(&self, at: usize) -> &Watched<S> {
         self.ends[at].watched()
     }
 
-    /// One end, for calling its methods.
+    /// The end `at`, for calling its methods.
     pub fn end_mut(&mut self, at: usize) -> &mut Watched<S> {
         self.ends[at].watched_mut()
     }
@@ -247,7 +249,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Changes the faults of the link from `at`.
+    /// Changes the faults of the link that leads away from end `at`.
     pub fn faults(&mut self, at: usize, change: impl FnOnce(&mut Faults)) {
         let faults = match &mut self.links {
             Links::Messages(links) => {
@@ -264,19 +266,19 @@ impl<S: Subject> World<S> {
         lock(&self.shared).unfaithful |= unfaithful;
     }
 
-    /// Stops the link from `at`, or resumes it. A stopped link accepts nothing.
+    /// Stops the link that leads away from end `at`, or resumes it. A stopped link accepts nothing.
     pub fn stall(&mut self, at: usize, stalled: bool) {
         match &mut self.links {
             Links::Messages(links) => links[at].stalled = stalled,
             Links::Bytes(links) => {
                 links[at].borrow_mut().stalled = stalled;
-                links[at].borrow_mut().wake(1);
+                links[at].borrow_mut().wake(1); // the writer
             }
         }
     }
 
-    /// Stops the application of `at`, or resumes it. A stopped application polls no events; with streams of bytes its driver does not run
-    /// at all.
+    /// Stops the application of end `at`, or resumes it. A stopped application polls no events; with streams of bytes its driver does not
+    /// run at all.
     pub fn set_ignores_events(&mut self, at: usize, ignores_events: bool) {
         self.ignores_events[at] = ignores_events;
         // Wakes the driver, if the end has one.
@@ -288,7 +290,7 @@ impl<S: Subject> World<S> {
         self.timeouts_first = first;
     }
 
-    /// Ends the direction from `at`. Frames of the other end still arrive.
+    /// Ends the direction from end `at`. Frames of the other end still arrive.
     pub fn half_close(&mut self, at: usize) {
         self.end_link(at, TransportEnd::Eof);
     }
@@ -307,7 +309,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Passes `at` a frame that the other end has not sent, if `at` takes input and the lane of the frame is not lost.
+    /// Passes end `at` a frame that the other end has not sent, if end `at` takes input and the lane of the frame is not lost.
     pub fn inject(&mut self, at: usize, frame: &str) {
         lock(&self.shared).unfaithful = true;
         let (now, frame) = (self.now(), Bytes::copy_from_slice(frame.as_bytes()));
@@ -359,7 +361,7 @@ impl<S: Subject> World<S> {
         let limit = self.now().saturating_add(Duration::from_secs(3_600));
         self.settle();
         while !self.end(0).has_met(self.end(1)) {
-            let Some(at) = self.next().filter(|at| *at <= limit && !(0..2).any(|at| self.end(at).is_closed())) else {
+            let Some(next) = self.next().filter(|next| *next <= limit && !(0..2).any(|at| self.end(at).is_closed())) else {
                 let lost = match &self.links {
                     Links::Messages(links) => links.each_ref().map(SimLink::lost),
                     Links::Bytes(_) => [0; 2],
@@ -367,7 +369,7 @@ impl<S: Subject> World<S> {
                 let sent = [0, 1].map(|at| self.end(at).subject().stats().frames_out);
                 panic!("no handshake by {}: the ends 0 and 1 sent {sent:?} frames, of which {lost:?} were lost", self.now());
             };
-            self.jump(at);
+            self.jump(next);
         }
     }
 
@@ -410,9 +412,9 @@ impl<S: Subject> World<S> {
         self.now.set(at);
         if let Links::Bytes(links) = &self.links {
             for link in links {
-                link.borrow_mut().wake(0);
+                link.borrow_mut().wake(0); // the reader
                 if link.borrow_mut().end_stall(at) {
-                    link.borrow_mut().wake(1);
+                    link.borrow_mut().wake(1); // the writer
                 }
             }
         }
@@ -435,11 +437,11 @@ impl<S: Subject> World<S> {
         self.jump(target);
     }
 
-    /// Makes one step of one end at this instant. Returns `true` if anything happened.
+    /// Makes one step of end `at` at this instant. Returns `true` if anything happened.
     fn step(&mut self, at: usize) -> bool {
         let (now, ignores_events, timeouts_first) = (self.now(), self.ignores_events[at], self.timeouts_first);
         match (&mut self.ends[at], &mut self.links) {
-            (Node::Bare { watched, ended }, Links::Messages(links)) => {
+            (Node::Bare { watched, has_ended }, Links::Messages(links)) => {
                 let mut moved = false;
                 let timeout = |watched: &mut Watched<S>| {
                     let due = watched.subject().poll_timeout().is_some_and(|due| due <= now);
@@ -496,8 +498,8 @@ impl<S: Subject> World<S> {
                         lanes.give_up(lane);
                     }
                 }
-                if watched.subject().session().is_closed() && ended.is_none() {
-                    *ended = Some(TransportEnd::Eof);
+                if watched.subject().session().is_closed() && !*has_ended {
+                    *has_ended = true;
                     links[at].end(TransportEnd::Eof, now);
                     moved = true;
                 }
@@ -522,8 +524,8 @@ impl<S: Subject> World<S> {
 
     // ---- The end ----
 
-    /// Clears all faults, resumes all lanes, ends both sessions, and checks the guarantees about the end. `how` modulo 3 chooses the end: 0
-    /// breaks the links, 1 closes both sessions at once, and 2 ends both directions.
+    /// Clears all faults, resumes all lanes, ends both sessions, and checks the guarantees about their ends. `how` modulo 3 chooses how
+    /// they end: 0 breaks the links, 1 closes both sessions immediately, and 2 ends both directions.
     ///
     /// # Panics
     /// If a guarantee is violated.

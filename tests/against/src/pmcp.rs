@@ -127,18 +127,22 @@ impl Transport for Lines {
 
 /// Receives progress as a middleware, since the client of pmcp has no other way to pass it on.
 #[derive(Clone, Default)]
-struct Hearing(Arc<Mutex<Listener>>);
+struct ProgressMiddleware(Arc<Mutex<Listener>>);
 
-impl Hearing {
+impl ProgressMiddleware {
     fn with<T>(&self, what: impl FnOnce(&mut Listener) -> T) -> T {
         what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 #[async_trait]
-impl AdvancedMiddleware for Hearing {
-    async fn on_notification_with_context(&self, news: &mut JSONRPCNotification, _: &MiddlewareContext) -> pmcp::Result<()> {
-        if let Some(value) = news.params.as_ref().and_then(|params| params.get("progress")?.as_f64()) {
+impl AdvancedMiddleware for ProgressMiddleware {
+    async fn on_notification_with_context(
+        &self,
+        notification: &mut JSONRPCNotification,
+        _: &MiddlewareContext,
+    ) -> pmcp::Result<()> {
+        if let Some(value) = notification.params.as_ref().and_then(|params| params.get("progress")?.as_f64()) {
             self.with(|listener| listener.hear(value));
         }
         Ok(())
@@ -148,17 +152,17 @@ impl AdvancedMiddleware for Hearing {
 #[derive(Clone)]
 struct Calling {
     client: Arc<Client<Lines>>,
-    hearing: Hearing,
+    progress: ProgressMiddleware,
 }
 
 impl Calling {
     async fn over(lines: Lines) -> Self {
-        let hearing = Hearing::default();
+        let progress = ProgressMiddleware::default();
         let mut chain = EnhancedMiddlewareChain::new();
-        chain.add(Arc::new(hearing.clone()));
+        chain.add(Arc::new(progress.clone()));
         let mut client = ClientBuilder::new(lines).middleware_chain(chain).build();
         client.initialize(ClientCapabilities::minimal()).await.expect("a handshake");
-        Self { client: Arc::new(client), hearing }
+        Self { client: Arc::new(client), progress }
     }
 
     /// Calls a tool, and returns the text of its result. pmcp sends a string as JSON, within quotes.
@@ -213,11 +217,11 @@ impl Caller for Calling {
     }
 
     async fn report(&self, count: u64) -> Updates {
-        self.hearing.with(|listener| *listener = Listener::of(count));
+        self.progress.with(|listener| *listener = Listener::of(count));
         let meta = RequestMeta::new().with_progress_token(ProgressToken::Number(1));
         self.client.call_tool_with_meta("report".into(), json!({ "count": count }), meta).await.expect("a result");
-        self.hearing.with(Listener::answered);
-        stragglers(|| self.hearing.with(|listener| listener.updates())).await
+        self.progress.with(Listener::answered);
+        stragglers(|| self.progress.with(|listener| listener.updates())).await
     }
 
     async fn hang(&self, _: Leave) -> Begun {

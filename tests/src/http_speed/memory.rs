@@ -2,9 +2,9 @@
 
 use crate::raw_http::{self, Failure, ServerProcess};
 
-/// The clients that come first, so that the memory that a server keeps for reuse is already there.
+/// The number of sessions or subscriptions that are opened first, so that the server has allocated the memory that it keeps for reuse.
 const FIRST: usize = 400;
-/// The further clients, whose memory is measured.
+/// The number of further sessions or subscriptions, whose memory is measured.
 const FURTHER: usize = 500;
 
 /// The bytes of one more session with a handshake. All sessions are opened over one connection. `None` if the server has no sessions.

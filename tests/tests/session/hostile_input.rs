@@ -68,8 +68,8 @@ impl Victim {
         Self { end, running, answers }
     }
 
-    /// Servers in each phase of the handshake, and a server of both eras that serves a stateless request. The last one serves a call after
-    /// the handshake.
+    /// Servers in each phase of the handshake, and a server of both eras that serves a stateless request. The last server of the list has
+    /// done the handshake, and serves a call.
     fn servers() -> Vec<Self> {
         let mut answered = Scripted::new(server_config());
         answered.frame(&initialize(0, "2025-11-25", "{}"));
@@ -92,7 +92,7 @@ impl Victim {
         Self::new(server, Running::Served(call, response), Answers::All)
     }
 
-    /// A client that waits for the answer to its handshake, and one that has made a call after it.
+    /// A client that waits for the answer to its handshake, and one that has done the handshake and made a call.
     fn clients() -> Vec<Self> {
         let mut ready = Scripted::client(client_config());
         ready.call();
@@ -116,7 +116,8 @@ impl Victim {
         Self::servers().into_iter().chain(Self::clients()).chain(stateless)
     }
 
-    fn answers(&self, answer: &str) -> bool {
+    /// Returns `true` if the victim sends `answer` to a faulty frame that demands it.
+    fn sends(&self, answer: &str) -> bool {
         match self.answers {
             Answers::All => true,
             Answers::Requests => answer.contains(r#""id":"#),
@@ -164,7 +165,7 @@ fn refused_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<Bytes>
     let shown = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
     for mut victim in victims {
         victim.end.session.handle_frame(frame.clone(), Lane::CHANNEL, victim.end.now).unwrap();
-        let expected = answer.filter(|answer| victim.answers(answer));
+        let expected = answer.filter(|answer| victim.sends(answer));
         assert_eq!(victim.end.sent(), expected.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{shown}");
         assert_eq!(victim.end.events(), [Event::Violation(rule)], "{shown}");
         victim.check_alive(&shown);
@@ -331,7 +332,7 @@ fn json_that_is_no_message_is_answered_as_an_invalid_request() {
 }
 
 #[test]
-fn an_id_that_is_too_long_counts_as_invalid() {
+fn an_id_or_a_progress_token_that_is_too_long_is_invalid() {
     let limit = server_config().limits.id_bytes;
     let id = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
     let frame = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
@@ -488,7 +489,7 @@ fn a_notification_is_never_answered_and_never_served() {
 }
 
 #[test]
-fn a_response_to_nothing_is_reported_and_never_answered() {
+fn a_response_to_no_request_of_ours_is_reported_and_never_answered() {
     for (frame, rule) in [
         (r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, Violation::UnknownResponse),
         (r#"{"jsonrpc":"2.0","id":99,"error":{"code":1,"message":"no"}}"#, Violation::UnknownResponse),
@@ -552,6 +553,7 @@ fn an_unknown_method_is_not_found_and_only_the_start_of_its_name_is_quoted() {
 
 #[test]
 fn meta_or_a_progress_token_of_the_wrong_type_is_refused_for_every_method() {
+    // The last victims of the lists have done the handshake.
     let server = |method| (Victim::servers().pop().unwrap(), method);
     let client = |method| (Victim::clients().pop().unwrap(), method);
     let servers = CALLS.split(' ').chain(["initialize", "ping"]).map(server);
@@ -573,7 +575,7 @@ fn meta_or_a_progress_token_of_the_wrong_type_is_refused_for_every_method() {
 #[test]
 fn a_required_member_of_the_wrong_type_is_refused_and_other_members_are_passed_on_unchanged() {
     let completion = r#""argument":{"name":"a","value":""}"#;
-    for (method, needed, free) in [
+    for (method, needed, others) in [
         ("tools/call", Some("name"), &["arguments", "task"][..]),
         ("tools/list", None, &["x"]),
         ("prompts/get", Some("name"), &["arguments"]),
@@ -606,8 +608,8 @@ fn a_required_member_of_the_wrong_type_is_refused_and_other_members_are_passed_o
         };
         let mut numbers = 8..;
         for value in VALUES {
-            for free in free {
-                let params = format!(r#"{{ "{free}":{value}{proper} }}"#);
+            for other in others {
+                let params = format!(r#"{{ "{other}":{value}{proper} }}"#);
                 server.frame(&request(numbers.next().unwrap(), method, &params));
                 let events = server.events();
                 let [Event::Request { id, request, depth: 0, observed: false, .. }] = &events[..] else { panic!("{events:?}") };
@@ -719,7 +721,7 @@ fn a_log_record_with_a_member_of_the_wrong_type_is_invalid() {
 }
 
 #[test]
-fn a_changed_resource_whose_uri_is_not_text_is_invalid() {
+fn a_notice_of_a_changed_resource_is_invalid_if_its_uri_is_not_text() {
     let mut client = Scripted::client(client_config());
     for uri in wrong("\"").chain(["\"\\udfff\""]) {
         client.frame(&notification("notifications/resources/updated", &format!(r#"{{"uri":{uri}}}"#)));
@@ -811,7 +813,7 @@ fn an_answer_to_an_input_request_with_a_member_of_the_wrong_type_is_invalid() {
 // ---- Many frames, and large ones ----
 
 #[test]
-fn a_session_survives_the_change_of_any_byte() {
+fn a_session_survives_the_change_insertion_or_removal_of_any_byte() {
     let frames = [
         request(7, "tools/call", r#"{"name":"t","arguments":{"a":[1.5e3,"\u00e9é"]},"_meta":{"progressToken":"x"}}"#),
         initialize(7, "2025-11-25", r#"{"sampling":{},"roots":{"listChanged":true}}"#),

@@ -122,7 +122,7 @@ fn only_what_the_request_itself_declares_can_be_asked_for() {
 #[test]
 fn a_round_is_either_refused_as_too_large_or_fits_into_a_frame() {
     let long = "x".repeat(400);
-    let mut sizes = [0, 0];
+    let mut refused_and_sent = [0, 0];
     for length in (0..1600).step_by(20) {
         let mut server = Scripted::new(with(server_config(), |config| {
             config.limits.frame_bytes = 2000;
@@ -138,9 +138,9 @@ fn a_round_is_either_refused_as_too_large_or_fits_into_a_frame() {
             assert_eq!((&finished, sent.len()), (&Err(AskError::TooLarge), 0));
             server.respond(id);
         }
-        sizes[usize::from(finished.is_ok())] += 1;
+        refused_and_sent[usize::from(finished.is_ok())] += 1;
     }
-    assert!(sizes[0] > 5 && sizes[1] > 5, "{sizes:?}");
+    assert!(refused_and_sent[0] > 5 && refused_and_sent[1] > 5, "{refused_and_sent:?}");
 }
 
 #[test]
@@ -220,6 +220,7 @@ fn members_of_a_retry_with_the_wrong_type_are_invalid_parameters() {
         assert_eq!(server.violations(), [Violation::InvalidParams], "{members}");
         assert!(server.sent()[0].contains("-32602"), "{members}");
     }
+    // A list request cannot be a retry, so there the member is ignored.
     let mut server = server();
     server.frame(&stateless(1, "tools/list", r#""requestState":7,"#, ALL));
     server.request();
@@ -279,7 +280,7 @@ fn client_with(change: impl FnOnce(&mut protocol_core::Config)) -> Scripted {
     client
 }
 
-/// The response to the request `id` that is a round; `members` are its members after `resultType`.
+/// A round as the response to the request `id`; `members` are the members of the result after `resultType`.
 fn asks(id: u64, members: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required",{members}}}}}"#)
 }
@@ -288,7 +289,7 @@ fn form_named(name: &str) -> String {
     format!(r#""{name}":{{"method":"elicitation/create","params":{{"message":"Your name?","requestedSchema":{FORM}}}}}"#)
 }
 
-/// The response to the request `id` that is a round with one form, of the name `a`, and the state `state`.
+/// A round with one form, of the name `a`, and the state `state`, as the response to the request `id`.
 fn asks_once(id: u64, state: &str) -> String {
     asks(id, &format!(r#""inputRequests":{{{}}},"requestState":"{state}""#, form_named("a")))
 }
@@ -625,7 +626,7 @@ fn the_loss_of_the_exchange_of_a_retry_loses_the_call() {
 }
 
 #[test]
-fn a_retry_that_is_withdrawn_before_it_was_polled_is_never_sent() {
+fn a_retry_whose_call_is_cancelled_before_it_was_polled_is_never_sent() {
     let mut client = client();
     let id = client.call();
     client.drain();
@@ -736,13 +737,13 @@ fn a_call_goes_on_in_another_session_from_its_pending_input() {
         assert_eq!(sent[0].contains(r#""mine":2"#), has_meta, "{}", sent[0]);
         assert_eq!(sent[0].contains(r#"logLevel":"debug""#), has_level, "{}", sent[0]);
         // The next round of the call is its second.
-        let number = json(&sent[0]).member("id").unwrap().decode::<u64>().unwrap();
-        other.frame(&asks_once(number, "s2"));
+        let retry_id = json(&sent[0]).member("id").unwrap().decode::<u64>().unwrap();
+        other.frame(&asks_once(retry_id, "s2"));
         let key = keys(&mut other)[0];
         assert_eq!(serde_json::to_value(other.session.pending_input(id).unwrap()).unwrap()["rounds"], 2);
         other.session.provide_input(key, accepted("C"), other.now).unwrap();
-        let number = json(&other.sent()[0]).member("id").unwrap().decode::<u64>().unwrap();
-        other.frame(&complete(number));
+        let retry_id = json(&other.sent()[0]).member("id").unwrap().decode::<u64>().unwrap();
+        other.frame(&complete(retry_id));
         assert!(matches!(other.outcome(), Outcome::Result(_)));
     }
 }
@@ -770,7 +771,7 @@ fn pending_input_with_only_a_state_or_with_all_answers_is_retried_by_itself() {
 }
 
 #[test]
-fn a_resumed_call_has_its_number_of_rounds_and_its_depth_and_its_deadline_starts_again() {
+fn a_resumed_call_keeps_its_rounds_and_depth_its_deadline_starts_again_and_invalid_pending_input_is_misuse() {
     let text = pending_json(&mut client(), Invoke::call_tool("t", json("{}")));
     let changed = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -782,8 +783,8 @@ fn a_resumed_call_has_its_number_of_rounds_and_its_depth_and_its_deadline_starts
     resume(&mut other, &changed(&|value| value["rounds"] = 8.into())).unwrap();
     let key = keys(&mut other)[0];
     other.session.provide_input(key, accepted("x"), other.now).unwrap();
-    let number = json(&other.sent()[0]).member("id").unwrap().decode::<u64>().unwrap();
-    other.frame(&asks_once(number, "s"));
+    let retry_id = json(&other.sent()[0]).member("id").unwrap().decode::<u64>().unwrap();
+    other.frame(&asks_once(retry_id, "s"));
     assert_eq!(other.outcome(), Outcome::Invalid(Invalid::TooManyRounds));
     // The time limits do not run while the user answers, and start afterwards.
     let mut other = client_with(|config| config.timeouts.call = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(20))));

@@ -1,4 +1,5 @@
-//! A bridge whose legs have separate drivers: a driver is woken whenever its leg has something to do, and ends when its leg is closed.
+//! A bridge whose legs have separate drivers: a driver is woken whenever its leg has something to do, and ends when its leg is closed. The
+//! last two tests check other rules of a bridge.
 
 use std::collections::BTreeSet;
 use std::pin::{Pin, pin};
@@ -50,6 +51,7 @@ fn shared(change: impl FnOnce(&mut BridgeConfig)) -> SharedBridge {
     SharedBridge::new(config, random, Arc::new(Still))
 }
 
+/// The legs whose drivers are to be woken.
 fn touched(rig: &mut Rig) -> BTreeSet<Leg> {
     std::iter::from_fn(|| rig.bridge.poll_touched()).collect()
 }
@@ -131,7 +133,8 @@ fn the_leg_of_an_app_that_reads_nothing_is_closed_after_the_agent_has_left() {
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
     leg.handle_frame(Bytes::from(hello("a", "[]", "[]")), Instant::ZERO).expect("it takes input");
-    // The welcome is never polled. The agent disconnects; until then its leg has the deadline of all legs.
+    // The welcome is never polled. The bridge has one deadline for all legs. The leg of the agent has it until the agent disconnects, and
+    // then each remaining leg has it.
     agent.handle_end(TransportEnd::Eof, Instant::ZERO);
     drop(agent);
     let due = leg.poll_timeout().expect("the remaining leg has the deadline");

@@ -37,7 +37,7 @@ pub(super) fn tools() -> Vec<Tool> {
         .description("Fails."),
         Tool::new("test_custom_header", async |_: Context, arguments: Located| Ok(format!("In {}", arguments.region)))
             .description("Has an argument that clients over HTTP repeat in a header."),
-        checked(),
+        tool_with_special_keywords(),
     ]
 }
 
@@ -54,7 +54,7 @@ struct Located {
 }
 
 /// A tool whose schema has keywords of JSON Schema 2020-12 that a schema made from a Rust type does not have.
-fn checked() -> Tool {
+fn tool_with_special_keywords() -> Tool {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

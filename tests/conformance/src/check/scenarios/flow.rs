@@ -53,7 +53,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// Sends a simple request, and expects the answer within [`PROMPT`]. Only a ping must be answered promptly, and 2026-07-28 has no ping, so
-/// there a late answer is a warning.
+/// there a slow answer is only a warning.
 pub(super) async fn answers_promptly(s: &mut Session<'_>) -> Result<(), Stop> {
     let begin = Instant::now();
     s.expect_answer().await?;
