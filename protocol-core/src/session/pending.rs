@@ -50,8 +50,8 @@ impl PendingInput {
         Self { method: String::from(method), params, depth, observed, log_level, rounds, round, answers }
     }
 
-    /// The call as it was made, without its time limits. `None` if the serialized value was changed, and its method now has no rounds or its
-    /// log level is unknown.
+    /// The call as it was made, without its time limits. `None` if the serialized value was changed, and its method now has no rounds or
+    /// its log level is unknown.
     #[must_use]
     pub fn call(&self) -> Option<Invoke> {
         let call = Invoke::with_rounds(&self.method, self.params.clone(), self.depth, self.observed)?;
