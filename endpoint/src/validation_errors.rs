@@ -4,8 +4,8 @@ use core::fmt::{Display, Write};
 
 /// The maximum number of errors that are named; the others are only counted.
 const MAX_NAMED: usize = 5;
-/// The maximum number of characters of the pointer of an error, and of its text. Both can be long: the pointer has keys of the caller, and the
-/// text contains the value.
+/// The maximum number of characters of the pointer of an error, and of its text. Both can be long: the pointer has keys of the caller, and
+/// the text contains the value.
 const MAX_CHARACTERS: usize = 240;
 
 /// Collects validation errors.
@@ -50,7 +50,7 @@ impl ValidationErrors {
 fn push_cut(out: &mut String, text: &str) {
     match text.char_indices().nth(MAX_CHARACTERS) {
         None => out.push_str(text),
-        // Shortened in the middle, since the end names the error, and that of a pointer the innermost value.
+        // Shortened in the middle: the end of an error's text says what is wrong, and the end of a pointer names the innermost value.
         Some(_) => {
             let head: String = text.chars().take(MAX_CHARACTERS / 2).collect();
             let skip = text.chars().count().saturating_sub(MAX_CHARACTERS / 2);

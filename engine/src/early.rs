@@ -59,8 +59,8 @@ impl<M: Machine, I: FrameIo, T: Timer> DriverCell<M, I, T> {
         Self { installed: Mutex::new(Some(installed)), has_request: AtomicBool::new(false), request: Mutex::default() }
     }
 
-    /// Locks the cell, even if a panic in a turn has poisoned it. Returns `None` if a verb has locked it. Called by the task, and after
-    /// its end by the verb that executes its last request.
+    /// Locks the cell, even if a panic in a turn has poisoned it. Returns `None` if a verb has locked it. Called by the task and,
+    /// after the task has ended, by the verb that executes the last request of the task.
     fn try_lock(&self) -> Option<Locked<'_, M, I, T>> {
         match self.installed.try_lock() {
             Ok(locked) => Some(locked),

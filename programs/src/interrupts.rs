@@ -19,7 +19,8 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
     pub(super) fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<()> {
         let signalled = self.next.as_mut().poll(task);
         if signalled.is_ready() {
-            // Polled at once, since a future waits for a signal only from its first poll on. Two signals at once count as one.
+            // The next future is polled here, since it waits for a signal only from its first poll on. If it is ready as well, the two
+            // signals count as one.
             self.next.set((self.make)());
             if self.next.as_mut().poll(task).is_ready() {
                 self.next.set((self.make)());
@@ -28,7 +29,7 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
         signalled
     }
 
-    /// Waits for `work`. Returns `None` at a signal, also at one that has come since the last poll of these signals.
+    /// Waits for `work`. Returns `None` if a signal comes before `work` is done, or has come since the signals were last polled.
     pub(super) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|task| match self.poll_next(task) {

@@ -305,6 +305,7 @@ fn ready_pair(era: Era) -> (Session, Session) {
         }
     }
     while client.poll_event().is_some() || server.poll_event().is_some() {}
+    // A server is ready after a handshake, so a server without one never is.
     assert!(client.is_ready() && server.is_ready() == (era == Era::Legacy));
     (client, server)
 }

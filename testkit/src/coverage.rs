@@ -1,9 +1,9 @@
-//! Counts of the happenings in a case.
+//! Counts of the happenings at the sessions in a test, such as calls, cancels and losses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Something that a case can exercise.
+/// Something that happens at a session and is counted, so that a test can require it. *Ours* means: of this session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Happening {
@@ -87,7 +87,7 @@ impl Happening {
         Self::LaneLost,
     ];
 
-    /// The sentence about a missing happening in the message of a vacuous campaign.
+    /// The words for this happening in the error of a campaign in which it never occurred.
     pub(crate) const fn missing(self) -> &'static str {
         match self {
             Self::Call => "no call was made",

@@ -1,4 +1,4 @@
-//! The operations of a case, as one line of text.
+//! A seed and the operations that a test applies to a world, as one line of text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,11 @@ use crate::world::World;
 use crate::world::ops::{self, Operation};
 use crate::{Rng, Subject};
 
-/// A seed, and the operations of one case. It is displayed and parsed as one line: `seed 7 operations 00010203 11000405`.
+/// A seed, and the operations that a test applies to a [`World`]. It is displayed and parsed as one line:
+/// `seed 7 operations 00010203 11000405`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// The seed of the links and of all other random choices of the case.
+    /// The seed of the links and of all other random choices of the world.
     pub seed: u64,
     /// The operations, in order.
     pub operations: Vec<Operation>,
@@ -25,7 +26,7 @@ impl Recording {
         Self { seed, operations: all.take(operations).collect() }
     }
 
-    /// Lets a world settle, and then applies all operations to it.
+    /// Delivers what can be delivered in a world, and then applies all operations to it.
     pub fn play<S: Subject>(&self, world: &mut World<S>) {
         world.settle();
         self.operations.iter().for_each(|operation| world.apply(*operation));

@@ -27,7 +27,7 @@ use super::{HttpConnector, OverTls};
 /// [`OPENING`] to open. On this connection a request above the server's limit of streams would wait, and so would all later requests. A
 /// server's limit should not be smaller than this number (RFC 9113, section 6.5.2).
 const STREAMS: usize = 100;
-/// The maximum time for which requests wait for the connection that the first of them makes.
+/// The maximum time for which the later requests of a pool wait for the connection of the first one.
 const OPENING: Duration = Duration::from_secs(1);
 /// The maximum number of attempts to get a connection. An attempt is repeated only after one kind of failure: it waited for a connection
 /// that another request was making, and that request was given up.
@@ -102,6 +102,7 @@ pub(super) struct Taken<C> {
 enum Rank {
     First(oneshot::Sender<()>),
     Later(Shared<oneshot::Receiver<()>>, Arc<dyn TimedRuntime>),
+    /// The rank of every request if the requests of a pool do not share a connection.
     Any,
 }
 

@@ -20,7 +20,7 @@ struct LongOutputArguments {
     chars: Count<256, 65536>,
 }
 
-/// Returns many blocks of the requested length.
+/// Returns as many blocks as are requested, each of the requested length.
 pub(super) fn long_output(audit: &Audit) -> Tool {
     shaped(audit, "long_output", async |_: Context, arguments: LongOutputArguments, _: Record| {
         let length = usize::try_from(arguments.chars.get()).unwrap_or(usize::MAX);

@@ -19,12 +19,12 @@ pub struct HttpLimits {
     /// The maximum number of open GET streams of one session. A further one ends the oldest, whose client has most likely disconnected.
     /// Default: 4.
     pub get_streams: usize,
-    /// The number of frames that wait for a GET stream, at which the channel of their session is stopped. If twice as many wait, each
-    /// further frame replaces the oldest. Default: 64.
+    /// If this many frames wait for a GET stream, the channel of their session is stopped. If twice as many wait, each further frame
+    /// replaces the oldest. Default: 64.
     pub waiting_frames: usize,
-    /// The number of bytes of events that wait on one HTTP exchange, above which its lane is stopped
-    /// ([`HttpEvent::Writable`](super::HttpEvent::Writable)), until at most half as many wait. On the newest GET stream it is the channel
-    /// that is stopped; on an older GET stream nothing is stopped. Default: 256 KiB.
+    /// If events of more than this many bytes wait on one HTTP exchange, its lane is stopped
+    /// ([`HttpEvent::Writable`](super::HttpEvent::Writable)) until at most half as many bytes wait. If the exchange is the newest GET
+    /// stream, the channel is stopped instead; an older GET stream stops nothing. Default: 256 KiB.
     ///
     /// More bytes can wait: those of the event that exceeds this number, and of the frames that the owner passes on before it has stopped
     /// the lane. If a GET resumes a stream, all events that the client has missed are added at once: at most
@@ -101,9 +101,9 @@ pub struct HttpClientLimits {
     /// transport of 2024-11-05. Default: 2048.
     pub calls: usize,
     /// The maximum number of notifications and answers that are posted and not acknowledged. Further notifications wait. Answers wait only
-    /// from twice this number on, since the server may wait for an answer before it acknowledges anything. While [`calls`](Self::calls)
-    /// answers wait, further answers are dropped. Over the transport of 2024-11-05 all frames count and wait as notifications do. Default:
-    /// 64.
+    /// from twice this number on, since the server may wait for an answer before it acknowledges anything. At most
+    /// [`calls`](Self::calls) answers wait; further answers are dropped. Over the transport of 2024-11-05 all frames count and wait as
+    /// notifications do. Default: 64.
     pub messages: usize,
     /// If this many frames wait to be posted, the channel of the session is stopped until at most half as many wait. Default: 256.
     pub waiting_frames: usize,

@@ -1,4 +1,4 @@
-//! Alarms: deadlines of its own that the owner sets in the session.
+//! Alarms: deadlines that the owner sets in the session for purposes of the owner.
 
 use super::Session;
 use super::event::{AlarmId, Event};
@@ -7,7 +7,8 @@ use super::types::TooManyAlarms;
 use crate::time::Instant;
 
 impl Session {
-    /// Sets an alarm: [`Event::Alarm`] is queued at `at`, or at once if `at` is not after the greatest `now` seen.
+    /// Sets an alarm: [`Event::Alarm`] is queued at the time `at`, or immediately if `at` is not after the latest time that the
+    /// session was given.
     ///
     /// # Errors
     /// [`TooManyAlarms`] if [`crate::Limits::alarms`] alarms are set or wait to be polled as events, or if the session has closed.

@@ -79,7 +79,7 @@ impl Subscription {
         self.exchange
     }
 
-    /// The ticket of its request.
+    /// The ticket of the request for this subscription.
     pub(super) fn ticket(&self) -> Ticket {
         self.ticket
     }
@@ -130,8 +130,8 @@ impl Subscriber {
         timers.set(TimerKey::Acknowledgement, &mut self.armed, until);
     }
 
-    /// Current, requested -> Current, acknowledged. If `exchange` is not a current subscription that is requested, changes nothing and
-    /// returns `false`.
+    /// Current, requested -> Current, acknowledged. If `exchange` is not the current subscription, or it is already acknowledged,
+    /// changes nothing and returns `false`.
     pub(super) fn acknowledge(&mut self, exchange: ExchangeId, accepted: &SubscriptionFilter, timers: &mut Timers) -> bool {
         let current = self.current.as_mut().filter(|current| current.exchange == exchange && current.agreed.is_none());
         let Some(current) = current else { return false };
@@ -179,7 +179,7 @@ impl Subscriber {
         }
     }
 
-    /// Forgets the wanted kinds if there is no subscription, and no call has requested one.
+    /// Forgets the wanted kinds if there is no subscription, and no pending change can begin one.
     fn forget_unwanted(&mut self) {
         if self.current.is_none() && self.changes.iter().all(|pending| pending.is_superseded) {
             self.wanted = SubscriptionFilter::default();
@@ -267,6 +267,7 @@ impl Subscriber {
         let Some(current) = self.current.as_ref().filter(|current| current.exchange == exchange) else { return NoticeFit::Late };
         let (is_included, is_agreed) = match notice {
             Notice::ResourceUpdated { .. } => (!current.included.uris.is_empty(), current.has_agreed_on_resources()),
+            // Only resources can be removed from the wanted kinds, so any other notice that is not included is unknown.
             notice => (current.included.wants(notice), false),
         };
         match (is_included, is_agreed) {

@@ -38,7 +38,8 @@ pub(super) struct App {
     renewing: usize,
 }
 
-/// The maximum number of subscriptions that are renewed at once, so that they use only a small part of the limits on calls and output.
+/// The maximum number of subscriptions that are renewed at the same time, so that they use only a small part of the limits on calls and
+/// output.
 const MAX_RENEWALS: usize = 16;
 
 impl App {

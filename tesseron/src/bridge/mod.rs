@@ -197,7 +197,7 @@ pub struct Bridge {
     inputs: BTreeMap<InputKey, RelayedInput>,
     /// The subscriptions of the agent, by URI.
     subscriptions: BTreeMap<Text, Subscription>,
-    /// The number of subscriptions since the bridge was created.
+    /// The number of subscriptions that were made since the bridge was created.
     subscribed: u64,
     /// Claims for which the owner looks for the app, or the bridge waits for the app's hello.
     claiming: BTreeMap<InboundId, Claiming>,
@@ -430,8 +430,8 @@ impl Bridge {
     pub fn poll_transmit(&mut self, leg: Leg) -> Option<Transmit> {
         let session = self.session_mut(leg)?;
         let frame = session.poll_transmit();
+        // Polling the last frame may close the session, and polling any frame of the agent makes room for notifications.
         let closed = session.is_closed();
-        // Polling makes room for notifications, and polling the last frame may close the session.
         if leg == Leg::Agent && !self.notices.is_empty() {
             self.send_notices();
         }
@@ -500,8 +500,8 @@ impl Bridge {
 
     // ---- State ----
 
-    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a leg; see [`Session::wants_input`]. `false` while the number
-    /// of unpolled events of the bridge has reached the [`Limits::events`] of [`BridgeConfig::agent_limits`].
+    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a leg; see [`Session::wants_input`]. Returns `false` while
+    /// the number of unpolled events of the bridge has reached the [`Limits::events`] of [`BridgeConfig::agent_limits`].
     #[must_use]
     pub fn wants_input(&self, leg: Leg) -> bool {
         !self.is_full() && self.session(leg).is_some_and(|session| session.wants_input(Lane::CHANNEL))

@@ -6,8 +6,8 @@
 //! hold one code, so there are at most [`HostPolicy::places`] guesses within [`HostPolicy::max_delay`]: 32 per second. At that rate,
 //! trying half of the 31^6 codes takes five months.
 //!
-//! Wrong codes of this user delay only this user. Wrong codes of all other users are counted together, since one person can have many user
-//! ids.
+//! Wrong codes of the user who runs the app (*this user*) delay only codes of this user. Wrong codes of all other users are counted
+//! together, since one person can have many user ids.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_of_zero_and_the_longest_one_are_possible() {
+    fn the_maximum_delay_may_be_zero_or_the_longest_duration() {
         let mut slow_down = SlowDown::default();
         for _ in 0..REMEMBERED {
             slow_down.on_failure(PeerUser::Unknown, at(0));

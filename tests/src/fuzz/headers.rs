@@ -7,7 +7,7 @@ use protocol_core::http::origin::{self, Allowed};
 use protocol_core::http::sse::EventId;
 use protocol_core::http::{Headers, Method, RequestHead};
 
-/// The lines are values of headers; the first two are also a schema and the arguments of a call.
+/// Takes each line of `data` as the value of a header, and the first two also as a schema and the arguments of a call.
 pub fn headers(data: &[u8]) {
     let values: Vec<_> = data.split(|byte| *byte == b'\n').collect();
     for value in &values {

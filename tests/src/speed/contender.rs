@@ -41,9 +41,9 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// Calls `tool` with a text, which is also its result, and reads the text of the result. Returns the length of that text in bytes.
     fn echo(&self, text: &str, tool: EchoTool) -> impl Future<Output = usize> + Send;
 
-    /// Makes a call with the text [`long_text`](super::payload::long_text). If the text is in the result, the call is of the tool `text`,
-    /// otherwise of the tool `take`, which returns the length of its argument. Returns the length that the receiver of the text has seen,
-    /// at least `bytes`.
+    /// Makes a call with the text [`long_text`](super::payload::long_text). If `carried` says that the text is in the result, calls the
+    /// tool `text`, otherwise the tool `take`, which returns the length of its argument. Returns the length that the receiver of the text
+    /// has seen, at least `bytes`.
     fn carry(&self, carried: Carried, bytes: usize) -> impl Future<Output = usize> + Send;
 
     /// Calls the tool `report`, which reports `count` updates, 1 to `count` of `count`, as fast as it can. Reads all updates.

@@ -40,7 +40,7 @@ pub(super) enum Answer {
 /// The consequence of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Pass the frame to the session. It ends the request.
+    /// Pass the frame, which ends the request, to the session.
     Pass(Bytes),
     /// Read the list of tools, and repeat the request with the headers that follow from the list. The frame is the error of the server: a
     /// header is missing or wrong. If the request is not a call of a tool, or was repeated for this reason before, pass the frame instead.
@@ -49,7 +49,7 @@ pub(super) enum Verdict {
     Refuse,
     /// Lose the request: the server may have done the work or not.
     Lose,
-    /// Treat the server as one of the era with a handshake, since it does not answer the probe.
+    /// Treat the server as one of the era with a handshake, since the body has no response to the probe.
     TakeForLegacy,
     /// Try the transport of 2024-11-05, which the server may speak.
     TryOldTransport,
@@ -90,7 +90,7 @@ fn names_session(text: &[u8]) -> bool {
     text.windows(7).any(|word| word.eq_ignore_ascii_case(b"session"))
 }
 
-/// The verdict on the response to a request. `fault` is the fault if the body has no response.
+/// The verdict on the response to a request. If the client fails because of the response, `fault` is the reason.
 pub(super) fn judge(subject: Subject, status: u16, fault: &HttpFault, answer: Answer) -> Verdict {
     use Subject::{Initialize, Legacy, Modern, Probe};
     match (subject, status, answer) {
