@@ -170,7 +170,7 @@ fn close_frame_after(error: &Error) -> Option<CloseFrame> {
     }
 }
 
-fn broken(error: Error) -> io::Error {
+fn into_io_error(error: Error) -> io::Error {
     match error {
         Error::Io(error) => error,
         error => io::Error::new(io::ErrorKind::InvalidData, error),
@@ -207,7 +207,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
                         Error::Capacity(_) if self.limit < MAX_MESSAGE_BYTES => {
                             Ok(Some(vec![0; self.limit.saturating_add(1)].into()))
                         }
-                        error => Err(broken(error)),
+                        error => Err(into_io_error(error)),
                     });
                 }
             }
@@ -229,7 +229,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
         match self.context.write(&mut stream, Message::Text(text)) {
             // The library has put the message into its buffer although it reports an error.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
-            result => result.map_err(broken)?,
+            result => result.map_err(into_io_error)?,
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
         let flushed = ready!(self.poll(cx, |context, stream| context.flush(stream)));
         self.blocked = false;
         self.pings = 0;
-        Poll::Ready(flushed.or_else(|error| if self.ended || is_end(&error) { Ok(()) } else { Err(broken(error)) }))
+        Poll::Ready(flushed.or_else(|error| if self.ended || is_end(&error) { Ok(()) } else { Err(into_io_error(error)) }))
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -324,6 +324,7 @@ mod tests {
         }
     }
 
+    // The first byte of a whole message. In the tests, 0x01 begins a text message of several fragments, 0x00 goes on, and 0x80 ends it.
     const TEXT: u8 = 0x81;
     const BINARY: u8 = 0x82;
     const CLOSE: u8 = 0x88;

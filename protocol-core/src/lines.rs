@@ -11,7 +11,7 @@
 //! let mut decoder = LineDecoder::new(1 << 20);
 //! decoder.space().put_slice(b"{\"a\":1}\r\n\n{\"b\""); // a transport reads into this space
 //! assert_eq!(decoder.next_frame().unwrap(), "{\"a\":1}");
-//! assert_eq!(decoder.next_frame(), None); // read on
+//! assert_eq!(decoder.next_frame(), None); // the line of `{"b"` is not complete
 //!
 //! let mut encoder = LineEncoder::new();
 //! encoder.push(Bytes::from_static(b"{\"c\":3}"));
@@ -160,6 +160,7 @@ impl LineDecoder {
     fn make_room(&mut self, least: usize) {
         let buffered = self.buffered_bytes();
         let room = self.buffer.capacity().saturating_sub(buffered);
+        // There is no room if the last read has filled its space.
         self.quiet_reads = if room == 0 && self.full_capacity > 0 { 0 } else { self.quiet_reads.saturating_add(1) };
         // Nearly always `false`: there is room, and a buffer of at most `BASE_KEPT` is never too large.
         if room < least || self.full_capacity > BASE_KEPT {
@@ -252,7 +253,7 @@ impl LineDecoder {
             return None;
         }
         self.discarding = true;
-        self.rest()
+        self.take_buffered()
     }
 
     /// Ends the input: returns the last line if it has no line feed, even if it is only a part of a frame.
@@ -260,7 +261,7 @@ impl LineDecoder {
         if mem::take(&mut self.discarding) {
             self.clear();
         }
-        self.rest()
+        self.take_buffered()
     }
 
     fn clear(&mut self) {
@@ -268,7 +269,8 @@ impl LineDecoder {
         self.spare = 0;
     }
 
-    fn rest(&mut self) -> Option<Bytes> {
+    /// Takes all bytes of the buffer as one line, and returns its frame.
+    fn take_buffered(&mut self) -> Option<Bytes> {
         self.drop_spare();
         self.searched = 0;
         let line = mem::take(&mut self.buffer).freeze();
@@ -765,7 +767,7 @@ mod tests {
         }
     }
 
-    /// Writes at most `step` bytes at a time, as a slow transport would.
+    /// Takes all bytes out of `encoder`, at most `step` at a time, as a slow transport would.
     fn written(encoder: &mut LineEncoder, step: usize) -> Vec<u8> {
         let mut out = Vec::new();
         while encoder.has_remaining() {

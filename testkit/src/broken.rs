@@ -189,17 +189,17 @@ pub struct Broken {
     /// Events that the fault repeats.
     events: VecDeque<Event>,
     /// `false` from the last [`Subject::session_mut`] to the next [`Subject::handle_timeout`].
-    released: bool,
+    output_ready: bool,
     /// The time of the last [`Subject::handle_timeout`].
-    timed: Instant,
+    last_timeout: Instant,
     /// The lane on which the newest frame arrived.
-    newest: Lane,
+    newest_lane: Lane,
     /// The caller of the newest request.
     caller: Option<Caller>,
     /// The state and the answers of the last retry.
-    kept: Option<[serde_json::Value; 2]>,
+    last_retry: Option<[serde_json::Value; 2]>,
     /// `true` once [`Event::Closed`] was returned.
-    over: bool,
+    closed: bool,
     /// The value of [`MADE`] when this session was made.
     number: usize,
 }
@@ -214,12 +214,12 @@ impl Broken {
             fault,
             frames,
             events,
-            released: true,
-            timed: Instant::ZERO,
-            newest: Lane::CHANNEL,
+            output_ready: true,
+            last_timeout: Instant::ZERO,
+            newest_lane: Lane::CHANNEL,
             caller: None,
-            kept: None,
-            over: false,
+            last_retry: None,
+            closed: false,
             number: MADE.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -231,7 +231,7 @@ impl Broken {
         if own.iter().all(serde_json::Value::is_null) {
             return;
         }
-        if let Some([state, answers]) = &self.kept {
+        if let Some([state, answers]) = &self.last_retry {
             match (self.fault, answers.as_object()) {
                 (Fault::RepeatsAnswers, Some(answers)) => {
                     answers.iter().for_each(|(name, answer)| frame["params"]["inputResponses"][name] = answer.clone());
@@ -239,7 +239,7 @@ impl Broken {
                 _ => frame["params"]["requestState"] = state.clone(),
             }
         }
-        self.kept = Some(own);
+        self.last_retry = Some(own);
         out.frame = frame.to_string().into();
     }
 
@@ -274,13 +274,13 @@ impl Subject for Broken {
     }
 
     fn session_mut(&mut self) -> &mut Session {
-        self.released = false;
+        self.output_ready = false;
         &mut self.session
     }
 
     fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         let text = Self::text(&frame);
-        self.newest = lane;
+        self.newest_lane = lane;
         match self.fault {
             Fault::ExpiresOnFrames => self.session.handle_timeout(now),
             Fault::IgnoresCancels if is_cancel(text) => return Ok(Received::default()),
@@ -335,8 +335,8 @@ impl Subject for Broken {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.released = true;
-        self.timed = now;
+        self.output_ready = true;
+        self.last_timeout = now;
         if self.fault != Fault::MissesDeadlines {
             self.session.handle_timeout(now);
         }
@@ -351,12 +351,12 @@ impl Subject for Broken {
         if let Some(extra) = self.frames.pop_front() {
             return Some(extra);
         }
-        if self.fault == Fault::DelaysOutput && !self.released {
+        if self.fault == Fault::DelaysOutput && !self.output_ready {
             return None;
         }
         let mut out = self.session.poll_transmit()?;
         match (self.fault, out.route.kind) {
-            (Fault::MixesLanes, RouteKind::Reply(_) | RouteKind::Within) => out.route.lane = self.newest,
+            (Fault::MixesLanes, RouteKind::Reply(_) | RouteKind::Within) => out.route.lane = self.newest_lane,
             (Fault::MixesReplyKinds, RouteKind::Reply(ReplyKind::Error)) => out.route.kind = RouteKind::Reply(ReplyKind::Refused),
             _ => {}
         }
@@ -372,9 +372,9 @@ impl Subject for Broken {
         }
         if self.fault == Fault::NoticeAfterResult {
             self.frames.extend(notice_after(Self::text(&out.frame)).map(|notice| {
-                let mut late = Transmit::new(notice.into());
-                (late.route.lane, late.route.kind) = (out.route.lane, RouteKind::Within);
-                late
+                let mut transmit = Transmit::new(notice.into());
+                (transmit.route.lane, transmit.route.kind) = (out.route.lane, RouteKind::Within);
+                transmit
             }));
         }
         let text = Self::text(&out.frame);
@@ -403,7 +403,7 @@ impl Subject for Broken {
             (Event::Done { .. }, Fault::LosesDone) => return self.session.poll_event(),
             (Event::Done { .. }, Fault::RepeatsDone) => self.events.push_back(event.clone()),
             (Event::Closed(_), Fault::EventAfterClosed) => self.events.push_back(event.clone()),
-            (Event::Closed(_), _) => self.over = true,
+            (Event::Closed(_), _) => self.closed = true,
             _ => {}
         }
         Some(event)
@@ -419,8 +419,8 @@ impl Subject for Broken {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match self.fault {
-            Fault::HotLoop if self.timed > Instant::ZERO => self.session.poll_timeout().map(|at| at.min(self.timed)),
-            Fault::DeadlineAfterClosed if self.over => Some(Instant::from_micros(u64::MAX)),
+            Fault::HotLoop if self.last_timeout > Instant::ZERO => self.session.poll_timeout().map(|at| at.min(self.last_timeout)),
+            Fault::DeadlineAfterClosed if self.closed => Some(Instant::from_micros(u64::MAX)),
             _ => self.session.poll_timeout(),
         }
     }

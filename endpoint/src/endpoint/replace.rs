@@ -85,10 +85,10 @@ impl State {
         work: &mut VecDeque<Work>,
     ) -> Vec<Arc<ServedCall>> {
         let Some(mut log) = self.served_calls.get_mut(&served.id).and_then(|slot| slot.rounds.take()) else { return Vec::new() };
-        while let Some(frozen) = self.frozen.take_other(&log, frozen) {
-            log.take_over(frozen.log());
-            let _ = self.alarms.clear(frozen.alarm);
-            work.push_back(Work::Discard(frozen));
+        while let Some(other) = self.frozen.take_other(&log, frozen) {
+            log.take_over(other.log());
+            let _ = self.alarms.clear(other.alarm);
+            work.push_back(Work::Discard(other));
         }
         let mut waits_for = Vec::new();
         let grace = now.max(self.session.time()).saturating_add(self.handler_grace);

@@ -37,8 +37,8 @@ impl<T> Seen<T> {
         Self(Arc::default())
     }
 
-    fn add(&self, what: T) {
-        self.0.lock().unwrap().push(what);
+    fn add(&self, value: T) {
+        self.0.lock().unwrap().push(value);
     }
 
     fn take(&self) -> Vec<T> {
@@ -54,11 +54,11 @@ struct Pair {
 }
 
 fn pair(service: Service) -> Pair {
-    on(Executor::new(), service)
+    pair_on(Executor::new(), service)
 }
 
 /// A pair on an executor that its handlers can use as well.
-fn on(executor: Executor, service: Service) -> Pair {
+fn pair_on(executor: Executor, service: Service) -> Pair {
     let service = service.configure(|config| config.timeouts.handshake = None);
     let server = Endpoint::server(Arc::new(service), executor.runtime());
     let mut config = Config::mcp_client(Identity::new("caller", "1"));
@@ -66,9 +66,9 @@ fn on(executor: Executor, service: Service) -> Pair {
     // Without this, `next_timer` would return the timeout of the handshake, whose timer stays armed.
     config.timeouts.handshake = None;
     let client = Endpoint::client(Arc::new(()), config, executor.runtime());
-    let (near, far) = (client.peer(), server.peer());
+    let (client_peer, server_peer) = (client.peer(), server.peer());
     connect(&executor, server, client);
-    Pair { executor, client: near, server: far }
+    Pair { executor, client: client_peer, server: server_peer }
 }
 
 impl Pair {
@@ -117,7 +117,7 @@ fn stuck(name: &str) -> Tool {
     })
 }
 
-// ---- Every method ----
+// ---- Progress, input requests, log, limits, cancellation ----
 
 #[test]
 fn percent_count_message_and_progress_report_updates() {
@@ -232,7 +232,7 @@ fn a_handler_may_set_its_own_deadline_and_rate() {
 }
 
 #[test]
-fn every_method_about_cancellation_returns_the_reason_also_in_another_task() {
+fn a_cancel_and_its_reason_reach_the_handler_and_another_task() {
     let seen: Seen<(bool, Option<CancelReason>)> = Seen::new();
     let handed_on: Seen<Cancellation> = Seen::new();
     let (saw, handed) = (seen.clone(), handed_on.clone());
@@ -258,10 +258,10 @@ fn every_method_about_cancellation_returns_the_reason_also_in_another_task() {
     call.cancel(Some("enough"));
     pair.executor.run_until_stalled();
     let enough = Some(CancelReason::Peer(Some("enough".into())));
-    let saw = seen.take();
-    assert_eq!(saw[0], (false, None));
-    assert!(saw[1..].iter().all(|(_, why)| *why == enough), "{saw:?}");
-    assert_eq!((saw.len(), handle.reason()), (3, enough));
+    let values = seen.take();
+    assert_eq!(values[0], (false, None));
+    assert!(values[1..].iter().all(|(_, why)| *why == enough), "{values:?}");
+    assert_eq!((values.len(), handle.reason()), (3, enough));
 }
 
 #[test]
@@ -283,8 +283,8 @@ fn sleep_and_with_timeout_are_deadlines_of_the_endpoint_in_virtual_time() {
     let day = Duration::from_secs(86_400);
     let pair = pair(service().tool(Tool::new("long", move |context: Context, (): ()| async move {
         context.sleep(day).await?;
-        let stuck = context.with_timeout(std::future::pending::<()>(), day).await;
-        Ok(stuck == Err(TimeoutError::Elapsed))
+        let result = context.with_timeout(std::future::pending::<()>(), day).await;
+        Ok(result == Err(TimeoutError::Elapsed))
     })));
     let call = pair.begin("long");
     let at = |days: u64| protocol_core::Instant::from_millis(days * 86_400_000);
@@ -319,7 +319,7 @@ fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Result<&'
     if let Some(deadline) = deadline {
         tool = tool.deadline(ms(deadline));
     }
-    let pair = on(executor, service().tool(tool));
+    let pair = pair_on(executor, service().tool(tool));
     let call = pair.begin("limits");
     if let Some(cancel) = cancel {
         pair.executor.run_for(ms(cancel));
@@ -352,14 +352,14 @@ fn with_timeout_returns_timed_out_if_the_deadline_of_the_call_is_first() {
 #[test]
 fn with_timeout_drops_a_stuck_future_and_the_handler_can_return_its_result() {
     let tool = Tool::new("goes_on", async |context: Context, (): ()| {
-        let held = Arc::new(());
-        let inside = Arc::clone(&held);
+        let outside = Arc::new(());
+        let inside = Arc::clone(&outside);
         let stuck = async move {
             let _inside = inside;
             std::future::pending::<()>().await;
         };
         let result = context.with_timeout(stuck, ms(10)).await;
-        let dropped = Arc::strong_count(&held) == 1;
+        let dropped = Arc::strong_count(&outside) == 1;
         context.sleep(ms(5)).await?;
         Ok((dropped, result == Err(TimeoutError::Elapsed)))
     });
@@ -390,7 +390,7 @@ fn the_cleanup_of_a_cancelled_handler_is_awaited_within_its_grace() {
     let seen = Seen::new();
     let quick = cleans_up("quick", &executor, &seen, ms(4999));
     let slow = cleans_up("slow", &executor, &seen, ms(5001));
-    let pair = on(executor, service().tool(quick).tool(slow));
+    let pair = pair_on(executor, service().tool(quick).tool(slow));
     for (name, saw, abandoned) in [("quick", vec!["told", "tidy"], 0), ("slow", vec!["told"], 1)] {
         let call = pair.begin(name);
         call.cancel(None);
@@ -455,7 +455,7 @@ fn dropping_a_call_cancels_it_and_dropping_the_peer_does_not() {
         context.sleep(ms(1000)).await?;
         Ok(())
     });
-    let pair = on(executor.clone(), service().tool(cleans_up("waits", &executor, &seen, ms(1))).tool(sleeper));
+    let pair = pair_on(executor.clone(), service().tool(cleans_up("waits", &executor, &seen, ms(1))).tool(sleeper));
     drop(pair.begin("waits"));
     executor.run_for(ms(1));
     assert_eq!(seen.take(), ["told", "tidy"]);

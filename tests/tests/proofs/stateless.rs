@@ -26,7 +26,7 @@ struct Link {
     calls: Vec<(OutboundId, Invoke)>,
     done: Vec<(OutboundId, Outcome)>,
     /// The requests whose handlers run.
-    serves: Vec<InboundId>,
+    running: Vec<InboundId>,
     left: Left,
 }
 
@@ -44,14 +44,17 @@ struct Left {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
+    /// The client calls a tool.
     Call,
+    /// The client adds a resource to its subscription, or removes the resource.
     Change,
     /// The client cancels the call at this place of [`Link::calls`].
     Cancel(usize),
     /// The next deadline of the client passes.
     Deadline,
-    /// The handler at this place of [`Link::serves`] responds.
+    /// The handler at this place of [`Link::running`] responds.
     Respond(usize),
+    /// The server publishes that its list of tools has changed.
     Publish,
     /// This end sends its next frame.
     Leave(usize),
@@ -66,7 +69,7 @@ impl Link {
             config.timeouts.call = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(10)));
         });
         let ends = [Scripted::new(client), Scripted::new(server_config())];
-        Self { ends, under_way: Default::default(), calls: Vec::new(), done: Vec::new(), serves: Vec::new(), left }
+        Self { ends, under_way: Default::default(), calls: Vec::new(), done: Vec::new(), running: Vec::new(), left }
     }
 
     fn call(&mut self, call: Invoke) {
@@ -105,9 +108,9 @@ impl Link {
                     (offered.tools, offered.uris) = (true, vec![Text::from("u:")]);
                     end.session.accept_subscription(id, &offered, end.now).expect("it is new");
                 }
-                Event::Request { id, .. } => self.serves.push(id),
+                Event::Request { id, .. } => self.running.push(id),
                 Event::Cancelled { id, .. } => {
-                    self.serves.retain(|serve| *serve != id);
+                    self.running.retain(|running| *running != id);
                     // The handler ends at once.
                     let end = &mut self.ends[SERVER];
                     let _ = end.session.respond(id, Reply::Done, end.now);
@@ -131,7 +134,7 @@ impl Explored for Link {
         all.extend(open.map(|(place, _)| Step::Cancel(place)));
         let has_deadline = self.ends[CLIENT].session.poll_timeout().is_some();
         all.extend((left.deadlines > 0 && has_deadline).then_some(Step::Deadline));
-        all.extend((0..self.serves.len()).map(Step::Respond));
+        all.extend((0..self.running.len()).map(Step::Respond));
         all.extend((left.notices > 0).then_some(Step::Publish));
         for end in [CLIENT, SERVER] {
             all.extend((self.ends[end].session.stats().queued_bytes > 0).then_some(Step::Leave(end)));
@@ -163,7 +166,7 @@ impl Explored for Link {
                 end.session.handle_timeout(end.now);
             }
             Step::Respond(place) => {
-                let id = self.serves.remove(place);
+                let id = self.running.remove(place);
                 let end = &mut self.ends[SERVER];
                 end.session.respond(id, Reply::Done, end.now).expect("its handler runs");
             }
@@ -191,7 +194,7 @@ impl Explored for Link {
             let session = &self.ends[end].session;
             (format!("{:?}", session.subject()), session.judge().clone())
         });
-        (sessions, self.under_way.clone(), self.left, format!("{:?}{:?}", self.done, self.serves))
+        (sessions, self.under_way.clone(), self.left, format!("{:?}{:?}", self.done, self.running))
     }
 
     fn check_rest(&self) {

@@ -52,15 +52,15 @@ fn the_messages_of_a_batch_are_handled_in_order_as_if_each_had_come_alone() {
 }
 
 #[test]
-fn a_batch_of_responses_settles_each_of_its_calls() {
+fn progress_and_responses_in_a_batch_reach_each_of_its_calls() {
     let mut client = Scripted::client_at(client_config(), "2025-03-26", r#"{"tools":{}}"#);
     let calls = [client.call(), client.call()];
     client.drain().frame(&batch(&[progress(2, 1.0), result(3), error(2, 7, "no")]));
     let events = client.events();
-    let [Event::Progress { id: first, .. }, Event::Done { id: second, .. }, Event::Done { id: third, .. }] = events[..] else {
+    let [Event::Progress { id: reported, .. }, Event::Done { id: second, .. }, Event::Done { id: first, .. }] = events[..] else {
         panic!("{events:?}")
     };
-    assert_eq!([first, third, second], [calls[0], calls[0], calls[1]]);
+    assert_eq!([reported, first, second], [calls[0], calls[0], calls[1]]);
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn an_empty_oversized_or_malformed_batch_gets_one_error_and_has_no_effect() {
     let limited = with(server_config(), |config| config.limits.batch = 3);
     let most = batch(&[ping(1), ping(2), ping(3)]);
     let one_more = batch(&[ping(1), ping(2), ping(3), ping(4)]);
-    let broken = format!("[{},{}", ping(1), ping(2));
-    let nonsense = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"a frame that is not JSON"}}"#;
+    let unfinished = format!("[{},{}", ping(1), ping(2));
+    let not_json = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"a frame that is not JSON"}}"#;
     for (frame, answer, rule) in [
         ("[]", REFUSED, Violation::InvalidBatch),
         (&one_more, REFUSED, Violation::InvalidBatch),
-        (&broken, nonsense, Violation::NotJson),
+        (&unfinished, not_json, Violation::NotJson),
     ] {
         let mut server = Scripted::server_at(limited.clone(), "2025-03-26", "{}");
         server.frame(frame);
@@ -94,7 +94,7 @@ fn an_empty_oversized_or_malformed_batch_gets_one_error_and_has_no_effect() {
 }
 
 #[test]
-fn in_other_revisions_a_batch_gets_one_error_and_has_no_effect() {
+fn in_other_revisions_a_batch_has_no_effect_and_only_a_server_replies_to_it() {
     for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
         let mut server = Scripted::server_at(server_config(), revision, "{}");
         server.frame(&batch(&[ping(1), call_tool(2, false)]));

@@ -89,15 +89,15 @@ fn each_call_is_written_with_the_method_and_the_members_of_tesseron() {
 }
 
 #[test]
-fn operations_that_tesseron_lacks_and_methods_that_the_session_sends_by_itself_are_refused() {
+fn operations_that_tesseron_lacks_and_methods_that_a_gateway_must_not_call_return_an_error() {
     let mut gateway = Scripted::gateway(gateway_config());
     for op in [Op::ListTools, Op::GetPrompt, Op::ListResources, Op::Complete, Op::SetLogLevel, Op::Ping] {
-        let refused = gateway.session.invoke(Invoke::new(op, json("{}")), gateway.now).unwrap_err();
-        assert_eq!(refused.why, SendError::Unsupported, "{op:?}");
+        let error = gateway.session.invoke(Invoke::new(op, json("{}")), gateway.now).unwrap_err();
+        assert_eq!(error.why, SendError::Unsupported, "{op:?}");
     }
     for method in ["tesseron/hello", "tesseron/bind", "tesseron/claimed", "actions/cancel", "sampling/request", "log"] {
-        let refused = gateway.session.invoke(Invoke::custom(method, json("{}")), gateway.now).unwrap_err();
-        assert_eq!(refused.why, SendError::WrongEnd, "{method}");
+        let error = gateway.session.invoke(Invoke::custom(method, json("{}")), gateway.now).unwrap_err();
+        assert_eq!(error.why, SendError::WrongEnd, "{method}");
     }
     for notice in [Notice::Actions(json("[]")), Notice::Resources(json("[]"))] {
         assert_eq!(gateway.session.notify(notice, gateway.now), Err(SendError::WrongEnd));
@@ -302,10 +302,11 @@ fn item_66_an_output_may_be_missing() {
 
 #[test]
 fn item_67_a_result_with_another_or_no_invocation_id_is_accepted_and_reported_as_a_violation() {
-    for named in [r#""invocationId":"inv_2","#, r#""invocationId":"other","#, r#""invocationId":null,"#, r#""invocationId":1,"#, ""]
+    for member in
+        [r#""invocationId":"inv_2","#, r#""invocationId":"other","#, r#""invocationId":null,"#, r#""invocationId":1,"#, ""]
     {
         let (mut gateway, id) = calling();
-        let result = format!(r#"{{{named}"output":5}}"#);
+        let result = format!(r#"{{{member}"output":5}}"#);
         gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
         assert_eq!(
             gateway.events(),
@@ -524,17 +525,17 @@ fn item_78_a_log_record_has_a_translated_level_and_its_meta_cannot_replace_its_m
 #[test]
 fn a_log_record_of_an_inactive_invocation_is_dropped_and_one_of_no_invocation_is_reported() {
     let (mut gateway, id) = calling();
-    let log = |named: &str| notification("log", &format!(r#"{{"level":"info","message":"m"{named}}}"#));
-    for named in ["", r#","invocationId":"inv_1""#] {
-        gateway.frame(&log(named));
-        assert!(matches!(gateway.events()[..], [Event::Log(_)]), "{named}");
+    let log = |member: &str| notification("log", &format!(r#"{{"level":"info","message":"m"{member}}}"#));
+    for member in ["", r#","invocationId":"inv_1""#] {
+        gateway.frame(&log(member));
+        assert!(matches!(gateway.events()[..], [Event::Log(_)]), "{member}");
     }
     gateway.session.cancel(id, None, gateway.now).unwrap();
     gateway.drain();
-    for named in [r#","invocationId":"inv_1""#, r#","invocationId":"inv_9""#, r#","invocationId":"other""#, r#","invocationId":7"#]
+    for member in [r#","invocationId":"inv_1""#, r#","invocationId":"inv_9""#, r#","invocationId":"other""#, r#","invocationId":7"#]
     {
-        gateway.frame(&log(named));
-        assert!(!gateway.events().iter().any(|event| matches!(event, Event::Log(_))), "{named}");
+        gateway.frame(&log(member));
+        assert!(!gateway.events().iter().any(|event| matches!(event, Event::Log(_))), "{member}");
     }
 }
 
@@ -767,8 +768,8 @@ fn item_90_sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
     receive_sample(&mut gateway, 60, 1, 1);
     let key = receive_sample(&mut gateway, 61, 1, 1);
     invoke_for(&mut gateway, key);
-    let number = gateway.session.stats().outbound_calls;
-    assert_eq!(number, 2);
+    let open = gateway.session.stats().outbound_calls;
+    assert_eq!(open, 2);
     // A sampling request of a call that was not made for an input request has depth 1.
     let root = gateway.invoke(call_action());
     let sent = gateway.sent();

@@ -38,7 +38,7 @@ pub(super) struct Server {
     receiver: Receiver<(usize, Part)>,
     exchanges: Vec<AbortHandle>,
     /// The number of bytes of all bodies that were read.
-    read: Arc<AtomicUsize>,
+    bytes_read: Arc<AtomicUsize>,
 }
 
 impl Server {
@@ -51,7 +51,7 @@ impl Server {
         let host = uri.host().ok_or_else(|| invalid("has no host"))?;
         let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
         let (sender, receiver) = channel(WAITING);
-        Ok(Self { uri, address, sender, receiver, exchanges: Vec::new(), read: Arc::default() })
+        Ok(Self { uri, address, sender, receiver, exchanges: Vec::new(), bytes_read: Arc::default() })
     }
 
     /// Checks that the server accepts a connection.
@@ -72,7 +72,7 @@ impl Server {
         self.uri.path_and_query().map_or("/", |path| path.as_str())
     }
 
-    /// Sends an HTTP request, and returns the number of its exchange.
+    /// Sends an HTTP request on a connection that must be open before `until`. Returns the number of its exchange.
     pub(super) fn send(
         &mut self,
         method: Method,
@@ -87,9 +87,9 @@ impl Server {
         let request =
             request.body(Full::new(body)).map_err(|error| Fault::Wrong(format!("the request cannot be written: {error}")))?;
         let number = self.exchanges.len();
-        let (sender, read, address) = (self.sender.clone(), Arc::clone(&self.read), self.address.clone());
+        let (sender, bytes_read, address) = (self.sender.clone(), Arc::clone(&self.bytes_read), self.address.clone());
         let task = tokio::spawn(async move {
-            let last = match exchange(&address, request, number, &sender, &read, until).await {
+            let last = match exchange(&address, request, number, &sender, &bytes_read, until).await {
                 Ok(()) => Part::End,
                 Err(fault) => Part::Broken(fault),
             };
@@ -140,7 +140,7 @@ async fn exchange(
     request: Request<Full<Bytes>>,
     number: usize,
     sender: &Sender<(usize, Part)>,
-    read: &AtomicUsize,
+    bytes_read: &AtomicUsize,
     until: Instant,
 ) -> Result<(), Fault> {
     let broken = |error: hyper::Error| Fault::Died(format!("the connection of HTTP broke: {error}"));
@@ -148,7 +148,7 @@ async fn exchange(
     let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.map_err(broken)?;
     let answered = async {
         let response = client.send_request(request).await.map_err(broken)?;
-        read_response(response, number, sender, read).await
+        read_response(response, number, sender, bytes_read).await
     };
     // The future of the connection has to be polled for the response to arrive. If that future ends without an error, the rest of the
     // response is still read.
@@ -162,7 +162,7 @@ async fn read_response(
     response: Response<Incoming>,
     number: usize,
     sender: &Sender<(usize, Part)>,
-    read: &AtomicUsize,
+    bytes_read: &AtomicUsize,
 ) -> Result<(), Fault> {
     let (head, mut body) = response.into_parts();
     let is_stream = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
@@ -172,7 +172,7 @@ async fn read_response(
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Fault::Died(format!("the response broke off: {error}")))?;
         let Some(data) = frame.data_ref() else { continue };
-        if read.fetch_add(data.len(), Ordering::Relaxed) + data.len() > MAX_READ_BYTES {
+        if bytes_read.fetch_add(data.len(), Ordering::Relaxed) + data.len() > MAX_READ_BYTES {
             return Err(Fault::Flooded(format!("it wrote more than {} MiB", MAX_READ_BYTES >> 20)));
         }
         buffer.extend_from_slice(data);
