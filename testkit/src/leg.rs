@@ -121,7 +121,7 @@ mod tests {
     use crate::config::server_config;
     use crate::scripted::{call_tool, cancelled, progress, request, result};
 
-    /// The objection to frames that a machine receives (`>`) and sends (`<`).
+    /// The objection to frames that a machine receives (`>`) and sends (`<`). Empty if there is none.
     fn objection(mut leg: Leg, frames: &[(char, String)]) -> String {
         let run = || {
             for (way, frame) in frames {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_break_a_guarantee_are_objected_to_by_its_name() {
+    fn the_objection_to_frames_that_break_a_guarantee_begins_with_its_name() {
         let leg = || Leg::new(&server_config());
         let call = || ('>', call_tool(7, true));
         let cases = [

@@ -405,7 +405,7 @@ mod tests {
             Home::at(&self.0)
         }
 
-        /// Writes a manifest.
+        /// Writes a file into the folder of manifests, and returns its path.
         fn put(&self, name: &str, content: &str) -> PathBuf {
             home::make_private_folder(&self.home().instances()).unwrap();
             let path = self.home().instances().join(name);
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn manifests_without_a_claim_with_a_spent_claim_and_with_unknown_members_are_read() {
+    fn a_manifest_may_have_no_claim_a_bound_or_lasting_claim_unknown_members_or_a_unix_socket() {
         let plain = parsed(&with("hostMintedClaim", serde_json::Value::Null)).unwrap();
         assert!(plain.claim.is_none() && !plain.is_claimable(0));
         let bound = parsed(&with("/hostMintedClaim/boundAgent", serde_json::json!({"id": "a", "name": "An agent"}))).unwrap();

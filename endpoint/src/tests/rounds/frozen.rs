@@ -27,7 +27,7 @@ struct Life {
 }
 
 impl Life {
-    fn seen(&self) -> (usize, usize) {
+    fn counts(&self) -> (usize, usize) {
         (self.began.load(Ordering::Relaxed), self.cut.load(Ordering::Relaxed))
     }
 }
@@ -44,7 +44,7 @@ impl Drop for Guard {
     }
 }
 
-/// A tool that asks twice.
+/// A tool that makes two input requests, one after the other.
 fn asks_twice(life: &Life) -> Tool {
     let life = life.clone();
     Tool::new("t", move |context: Context, (): ()| {
@@ -77,7 +77,7 @@ fn a_frozen_handler_goes_on_with_its_retry_and_no_call_is_served_between_two_rou
     assert_eq!((process.frozen(), process.serves()), ((1, 2, 1), 0));
     let frames = process.request(3, "tools/call", &retry(&params, &frames, agree));
     assert_eq!((text(&frames), process.frozen(), process.serves()), (BOTH, (0, 2, 2), 0));
-    assert_eq!(life.seen(), (1, 0));
+    assert_eq!(life.counts(), (1, 0));
 }
 
 #[test]
@@ -89,9 +89,9 @@ fn a_build_with_debug_assertions_keeps_no_handler_unless_it_is_configured() {
     let mut process = Process::new(plain(asks_twice(&life)));
     let params = json!({"name": "t"});
     let frames = process.request(1, "tools/call", &params);
-    assert_eq!((process.frozen(), life.seen()), ((0, 0, 0), (1, 1)));
+    assert_eq!((process.frozen(), life.counts()), ((0, 0, 0), (1, 1)));
     process.request(2, "tools/call", &retry(&params, &frames, agree));
-    assert_eq!((process.frozen(), life.seen()), ((0, 0, 0), (2, 2)));
+    assert_eq!((process.frozen(), life.counts()), ((0, 0, 0), (2, 2)));
 }
 
 /// Over HTTP, each stateless request comes on a lane of its own.
@@ -106,7 +106,7 @@ fn a_handler_of_a_request_that_came_on_another_lane_than_the_channel_is_not_kept
     let now = process.executor.now();
     process.endpoint.handle_frame_by(frame.to_string().into(), Lane::new(1), Extensions::new(), now).unwrap();
     assert!(is_round(&process.sent()));
-    assert_eq!((process.frozen(), life.seen()), ((0, 0, 0), (1, 1)));
+    assert_eq!((process.frozen(), life.counts()), ((0, 0, 0), (1, 1)));
 }
 
 #[test]
@@ -153,16 +153,16 @@ fn only_the_exact_state_for_the_same_principal_and_arguments_thaws_a_handler() {
     let mut changed = mine.clone();
     changed["arguments"] = json!({"x": 1});
     process.refuses(&changed, alice());
-    assert_eq!((process.frozen(), life.seen()), ((1, 1, 0), (1, 0)));
+    assert_eq!((process.frozen(), life.counts()), ((1, 1, 0), (1, 0)));
     // A state of another call of the same tool, sealed by another process, runs the handler of that call again. The first call of the
     // other process is not used: it has the same random bytes as the call above, and so the same state.
     let mut elsewhere = Process::new(service());
     let [_, frames] = [1, 2].map(|id| elsewhere.request_as(id, "tools/call", &params, &all, alice()));
-    assert_eq!(life.seen(), (3, 2));
+    assert_eq!(life.counts(), (3, 2));
     assert!(is_round(&process.request_as(2, "tools/call", &retry(&params, &frames, agree), &all, alice())));
-    assert_eq!((process.frozen(), life.seen()), ((2, 2, 0), (4, 2)));
+    assert_eq!((process.frozen(), life.counts()), ((2, 2, 0), (4, 2)));
     assert!(is_round(&process.request_as(3, "tools/call", &mine, &all, alice())));
-    assert_eq!((process.frozen(), life.seen()), ((2, 3, 1), (4, 2)));
+    assert_eq!((process.frozen(), life.counts()), ((2, 3, 1), (4, 2)));
 }
 
 #[test]
@@ -173,12 +173,12 @@ fn a_frozen_handler_is_dropped_after_its_time_and_its_call_goes_on_without_it() 
     let params = json!({"name": "t"});
     let frames = process.request(1, "tools/call", &params);
     process.wait(Duration::from_millis(59_999));
-    assert_eq!((process.frozen().0, life.seen()), (1, (1, 0)));
+    assert_eq!((process.frozen().0, life.counts()), (1, (1, 0)));
     process.wait(Duration::from_millis(1));
-    assert_eq!((process.frozen().0, life.seen()), (0, (1, 1)));
+    assert_eq!((process.frozen().0, life.counts()), (0, (1, 1)));
     let frames = process.request(2, "tools/call", &retry(&params, &frames, agree));
     let frames = process.request(3, "tools/call", &retry(&params, &frames, agree));
-    assert_eq!((text(&frames), life.seen()), (BOTH, (2, 1)));
+    assert_eq!((text(&frames), life.counts()), (BOTH, (2, 1)));
 }
 
 #[test]
@@ -187,13 +187,13 @@ fn the_oldest_frozen_handler_makes_room_for_one_more() {
     let mut process = Process::keeping(plain(asks_twice(&life)), 2);
     let params = json!({"name": "t"});
     let rounds: Vec<_> = (1..=3).map(|id| process.request(id, "tools/call", &params)).collect();
-    assert_eq!((process.frozen().0, life.seen()), (2, (3, 1)));
+    assert_eq!((process.frozen().0, life.counts()), (2, (3, 1)));
+    // The handler of the first call runs again. When it is frozen, the handler of the second call is dropped to make room.
     for (number, frames) in (0_u64..).zip(&rounds) {
         let frames = process.request(10 + number, "tools/call", &retry(&params, frames, agree));
         let frames = process.request(20 + number, "tools/call", &retry(&params, &frames, agree));
         assert_eq!(text(&frames), BOTH);
     }
-    // The handler of the first call ran again. When it was frozen, the handler of the second call was dropped to make room.
     assert_eq!(process.serves(), 0);
 }
 
@@ -211,19 +211,20 @@ fn a_session_that_ends_drops_its_frozen_handlers_and_does_not_wait_for_them() {
             _ => {
                 let endpoint = std::mem::replace(&mut process.endpoint, Process::new(plain(asks_twice(&life))).endpoint);
                 drop(endpoint);
-                assert_eq!(life.seen(), (1, 1));
+                assert_eq!(life.counts(), (1, 1));
                 continue;
             }
         }
         process.sent();
         assert!(process.endpoint.is_closed(), "way {how}");
-        assert_eq!((process.frozen().0, life.seen()), (0, (1, 1)), "way {how}");
+        assert_eq!((process.frozen().0, life.counts()), (0, (1, 1)), "way {how}");
     }
 }
 
 /// The call ends with an error instead of the round, so its handler does not go on.
 #[test]
 fn a_handler_whose_round_cannot_be_sent_is_dropped_and_not_frozen() {
+    /// Notes when it is dropped whether its context says that the handler will run again.
     struct Notes(Arc<Mutex<Vec<bool>>>, Context);
     impl Drop for Notes {
         fn drop(&mut self) {
