@@ -12,7 +12,8 @@ pub type Tcp = LineIo<Whole<TcpStream>>;
 /// A listener for TCP connections.
 pub type TcpListener = adapter_io::TcpListener<TokioIo, net::TcpListener>;
 
-/// Makes the transport. Nagle's algorithm is switched off, since a driver already collects the frames of a turn and writes them together.
+/// Makes a transport of a stream. Nagle's algorithm is switched off, since a driver already collects the frames of a turn and writes them
+/// together.
 /// Any thread may write to the socket, so early sends are allowed.
 fn tcp(stream: TcpStream) -> io::Result<Tcp> {
     stream.set_nodelay(true)?;

@@ -88,7 +88,7 @@ fn worlds(until: Clock, first: u64) {
                 // The model cannot predict rounds of input requests, so servers use rounds only in worlds without a model.
                 world.forget_models();
             }
-            world.settle();
+            world.deliver_all();
             if seed % 4 > 1 {
                 // Operation 32 is the claim, which calls need on Tesseron. It does nothing on MCP.
                 world.run_until(Instant::from_millis(10));

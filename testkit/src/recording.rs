@@ -28,7 +28,7 @@ impl Recording {
 
     /// Delivers what can be delivered in a world, and then applies all operations to it.
     pub fn play<S: Subject>(&self, world: &mut World<S>) {
-        world.settle();
+        world.deliver_all();
         self.operations.iter().for_each(|operation| world.apply(*operation));
     }
 }

@@ -159,9 +159,9 @@ fn a_session_that_never_stops_sending_fails() {
             .map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::NotifiesOnEachFrame));
         let mut world = World::new(client, server, Wire::Messages, 1);
         world.forget_models();
-        world.settle();
+        world.deliver_all();
         world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("accepted");
-        world.settle();
+        world.deliver_all();
     });
     assert!(what.starts_with("a livelock"), "{what}");
 }

@@ -73,7 +73,7 @@ mod strategies {
             let mut world = World::messages(config::client_config(), config::server_config(), 1);
             let now = world.now();
             world.end_mut(0).invoke(Invoke::call_tool("t", payload), now).expect("accepted");
-            world.settle();
+            world.deliver_all();
             // The judge of the client compares the payload with that in the frame.
             prop_assert_eq!(world.coverage().of(Happening::Request), 1);
         }

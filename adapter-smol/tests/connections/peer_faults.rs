@@ -1,4 +1,4 @@
-//! Faults of other SDKs, which our ends must not have. The tests are the rows of `tests::scenarios::faults`.
+//! Faults of other SDKs, which our ends must not have. The tests are in `tests::scenarios::faults`.
 
 use crate::adapter;
 

@@ -1,4 +1,4 @@
-//! Servers over HTTP, and clients whose HTTP messages the tests write by hand. The rows are in `tests::scenarios::http`.
+//! Servers over HTTP, and clients whose HTTP messages the tests write by hand. The tests are in `tests::scenarios::http`.
 
 use crate::adapter;
 

@@ -1,4 +1,4 @@
-//! Clients over HTTP, with and without TLS. The rows are in `tests::scenarios::http_client`.
+//! Clients over HTTP, with and without TLS. The tests are in `tests::scenarios::http_client`.
 
 use crate::adapter;
 

@@ -1,4 +1,4 @@
-//! Peers that make the mistakes of other SDKs. The tests are listed in `tests::scenarios::faults`.
+//! Faults of other SDKs, which our ends must not have. The tests are in `tests::scenarios::faults`.
 
 use crate::adapter;
 

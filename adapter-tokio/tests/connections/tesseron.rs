@@ -1,4 +1,4 @@
-//! Tesseron over real sockets of both kinds, Unix sockets and WebSockets, and the manifests of its apps. The rows, one for each test,
+//! Tesseron over real sockets of both kinds, Unix sockets and WebSockets, and the manifests of its apps. The tests
 //! are in `tests::scenarios::tesseron`.
 
 use crate::adapter;

@@ -1,4 +1,4 @@
-//! Transports that cannot be opened, that break, and that are child processes. The rows are in
+//! Transports that cannot be opened, that break, and that are child processes. The tests are in
 //! `tests::scenarios::transports`.
 
 use crate::adapter;

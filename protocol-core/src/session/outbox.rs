@@ -477,7 +477,7 @@ mod tests {
     fn frames_of_every_kind_keep_their_order_with_pop_and_with_pop_into() {
         let long = "long".repeat(1_000);
         // Bit `n` of `ways` decides how the `n`th frame is taken.
-        for ways in 0..32_u32 {
+        for ways in 0..16_u32 {
             let mut outbox = outbox(100);
             push(&mut outbox, Class::Notice, "a");
             let gone = push(&mut outbox, Class::Log(None), "gone");

@@ -35,19 +35,19 @@ pub enum Ways {
 /// let eras = [("old", Era::Legacy), ("either", Era::Auto), ("new", Era::Modern)];
 /// let clients = eras.map(|(name, era)| with(client_config(), |config| (config.identity.name, config.era) = (name.to_owned(), era)));
 /// let mut crowd = Crowd::new(Session::new(server_config(), protocol_core::Instant::ZERO), clients, Ways::Lanes, 1);
-/// crowd.settle();
+/// crowd.deliver_all();
 /// for at in 0..3 {
 ///     let (now, call) = (crowd.now(), Invoke::call_tool("t", Json::empty_object()));
 ///     crowd.client_mut(at).invoke(call, now).expect("it is ready");
 /// }
-/// crowd.settle();
+/// crowd.deliver_all();
 /// while let Some(event) = crowd.server_mut().poll_event() {
 ///     if let Event::Request { id, caller, .. } = event {
 ///         let (now, reply) = (crowd.now(), ToolOutput::text(&*caller.identity().name));
 ///         crowd.server_mut().respond(id, Reply::Tool(reply), now).expect("it runs");
 ///     }
 /// }
-/// crowd.settle();
+/// crowd.deliver_all();
 /// for (at, (name, _)) in eras.into_iter().enumerate() {
 ///     let done = std::iter::from_fn(|| crowd.client_mut(at).poll_event()).last();
 ///     assert!(format!("{done:?}").contains(&format!(r#""text":"{name}""#)), "{done:?}");
@@ -228,7 +228,7 @@ impl<S: Subject> Crowd<S> {
     ///
     /// # Panics
     /// If the ends send frames without end.
-    pub fn settle(&mut self) {
+    pub fn deliver_all(&mut self) {
         for _ in 0..STEPS {
             let mut moved = self.leave();
             for at in 0..self.len() {
@@ -267,7 +267,7 @@ impl<S: Subject> Crowd<S> {
     /// Moves the clock by `span`, with a stop at each instant at which something happens.
     pub fn run_for(&mut self, span: Duration) {
         let target = self.now.saturating_add(span);
-        self.settle();
+        self.deliver_all();
         while let Some(at) = self.next().filter(|at| *at <= target) {
             self.jump(at);
         }
@@ -278,7 +278,7 @@ impl<S: Subject> Crowd<S> {
         self.now = at;
         self.clients.iter_mut().for_each(|client| client.handle_timeout(at));
         self.server.handle_timeout(at);
-        self.settle();
+        self.deliver_all();
     }
 
     /// Loses every connection, and checks the guarantees about the end of each session. Drops the events.

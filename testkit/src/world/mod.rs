@@ -359,7 +359,7 @@ impl<S: Subject> World<S> {
     /// revision in common.
     pub fn shake_hands(&mut self) {
         let limit = self.now().saturating_add(Duration::from_secs(3_600));
-        self.settle();
+        self.deliver_all();
         while !self.end(0).has_met(self.end(1)) {
             let Some(next) = self.next().filter(|next| *next <= limit && !(0..2).any(|at| self.end(at).is_closed())) else {
                 let lost = match &self.links {
@@ -377,7 +377,7 @@ impl<S: Subject> World<S> {
     ///
     /// # Panics
     /// If that never ends.
-    pub fn settle(&mut self) {
+    pub fn deliver_all(&mut self) {
         for _ in 0..STEPS {
             let moved = [self.step(0), self.step(1)];
             if moved == [false, false] {
@@ -425,12 +425,12 @@ impl<S: Subject> World<S> {
                 waker.wake();
             }
         }
-        self.settle();
+        self.deliver_all();
     }
 
     /// Moves to `target`, with a stop at each instant at which something happens.
     pub fn run_until(&mut self, target: Instant) {
-        self.settle();
+        self.deliver_all();
         while let Some(at) = self.next().filter(|at| *at <= target) {
             self.jump(at);
         }
@@ -538,7 +538,7 @@ impl<S: Subject> World<S> {
         while let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.choose_stopped(0)) {
             self.set_writable(lane, true);
         }
-        self.settle();
+        self.deliver_all();
         self.check_lanes();
         match how % 3 {
             0 => self.reset(),
@@ -548,7 +548,7 @@ impl<S: Subject> World<S> {
             }),
             _ => (0..2).for_each(|at| self.half_close(at)),
         }
-        self.settle();
+        self.deliver_all();
         for _ in 0..1_000 {
             let Some(next) = self.next() else { break };
             self.jump(next);

@@ -290,7 +290,7 @@ impl<S: Subject> World<S> {
             33..=37 => self.apply_to_lanes(opcode % PLACES, b, c, now),
             _ => {}
         }
-        self.settle();
+        self.deliver_all();
         self.check_lanes();
     }
 

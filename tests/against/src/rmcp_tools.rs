@@ -29,7 +29,10 @@ impl ServerHandler for Server {
                 let token = context.meta.get_progress_token().expect("a token");
                 for step in 1..=count {
                     let update = ProgressNotificationParam::new(token.clone(), step as f64).with_total(count as f64);
-                    context.peer.notify_progress(update).await.expect("a connection");
+                    // A hostile client may have left.
+                    if context.peer.notify_progress(update).await.is_err() {
+                        break;
+                    }
                 }
                 CallToolResult::success(Vec::new())
             }

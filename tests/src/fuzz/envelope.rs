@@ -104,9 +104,8 @@ fn to_a_server(data: &[u8], kind: &FrameKind<'_>) {
             }
             Message::Request { id, method, params } => {
                 // The session also reports a `_meta` that the parameters repeat, for which `judge` does not look.
-                let repeated = rules.contains(&Violation::RepeatedMember);
                 assert_eq!(answered.len(), 1, "a request is answered once");
-                assert!(repeated || answered[0].0.as_ref() == Some(id), "the answer has the id of the request: {answered:?}");
+                assert!(answered[0].0.as_ref() == Some(id), "the answer has the id of the request: {answered:?}");
                 if let Some(served) = served {
                     assert!(SERVED.contains(&method.as_str()), "{method} is not served");
                     assert_eq!(served.as_str(), params.unwrap_or("{}"), "G13");

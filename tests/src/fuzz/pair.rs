@@ -35,7 +35,7 @@ pub fn pair(data: &[u8]) {
     if is_slow {
         (0..2).for_each(|at| world.faults(at, |faults| faults.latency = Duration::from_millis(300)));
     }
-    world.settle();
+    world.deliver_all();
     let (operations, _) = rest.as_chunks::<4>();
     for operation in operations.iter().take(OPERATIONS) {
         world.apply(*operation);

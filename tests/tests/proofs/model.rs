@@ -90,7 +90,7 @@ fn begin<S: Subject>(world: &mut World<S>, variant: u8) {
         let latency = Duration::from_millis([0, 3, 0, 350][usize::from(variant >> 3 & 3)]);
         world.faults(at, |faults| faults.latency = latency);
     }
-    world.settle();
+    world.deliver_all();
     if variant >> 5 & 3 != 0 {
         world.run_until(Instant::from_millis(1_500));
         world.apply([CLAIM, 0, 0, 0]);

@@ -126,7 +126,7 @@ fn call(world: &mut World) {
     let now = world.now();
     let params = format!(r#"{{"name":"t","arguments":{}}}"#, testkit::ODD);
     world.end_mut(0).invoke(Invoke::new(Op::CallTool, json(&params)), now).expect("the call is accepted");
-    world.settle();
+    world.deliver_all();
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn an_overdue_frame_takes_effect_before_an_overdue_deadline_unless_timeouts_come
         let id = world.end(1).ids.inbound_calls[0];
         let reply = protocol_core::Reply::Tool(protocol_core::ToolOutput::text("ok"));
         world.end_mut(1).respond(id, reply, ms(110)).unwrap();
-        world.settle();
+        world.deliver_all();
         world.timeouts_first(timeouts_first);
         world.jump(ms(500));
         let trace = world.trace()[0].concat();
@@ -188,7 +188,7 @@ fn a_livelock_causes_a_panic() {
     let mut world = World::new(client, server, Wire::Messages, 1);
     // The models do not predict a broken session.
     world.forget_models();
-    world.settle();
+    world.deliver_all();
     world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("the call is accepted");
-    world.settle();
+    world.deliver_all();
 }

@@ -525,5 +525,9 @@ fn no_path_of_a_frozen_handler_gets_the_answer_to_another_input_request() {
         };
         let last = response(&frames);
         assert!(last["result"]["content"][0]["text"] == "done" || last["error"]["code"] == -32603, "seed {seed}: {last}");
+        for process in &processes {
+            let panics = process.endpoint.shared().with_state(|state| state.counters.panics);
+            assert_eq!(panics, 0, "seed {seed}: a handler got the answer to another input request");
+        }
     }
 }
