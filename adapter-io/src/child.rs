@@ -42,9 +42,9 @@ pub trait Process {
 
 /// A child process as a transport, over its standard input and output.
 ///
-/// Closing the transport closes the input of the child, at which a server should exit. If the child does not exit within
-/// [a grace](Self::with_exit_grace), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped
-/// instead, the child is killed at once, and the runtime reaps it.
+/// Closing the transport closes the input of the child, at which a server should exit. If the child does not exit within a grace (5 s by
+/// default, see [`with_exit_grace`](Self::with_exit_grace)), it is killed. Then its exit status is read, so that no zombie remains. If the
+/// transport is dropped instead, the child is killed at once, and the runtime reaps it.
 ///
 /// The exit of the child also ends the input of the transport, after the bytes that the child has written. If processes that the child has
 /// started hold the pipe, the input ends nevertheless, unless they write without a pause.

@@ -17,7 +17,7 @@ const MAX_PIECES: usize = 64;
 /// The maximum number of successive reads that complete no frame before the task yields.
 const MAX_READS_IN_A_ROW: usize = 32;
 
-/// Reads bytes from a reader `R` and writes bytes to a writer `W`, on one runtime.
+/// The way in which a runtime reads bytes from a reader `R` and writes bytes to a writer `W`.
 pub trait ByteIo<R, W> {
     /// Reads into `into`, with [`LineDecoder::space`] or [`LineDecoder::read_with`]. Returns the number of bytes, which is zero at the end.
     fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
@@ -308,7 +308,8 @@ mod tests {
         assert_eq!(io.stream.reader.len(), 1);
     }
 
-    /// Without this wake, a long line over a socket that stays readable is never read to its end, since nothing else wakes the task.
+    /// If the task were not woken then, a long line over a socket that stays readable would never be read to its end, since nothing else
+    /// wakes the task.
     #[test]
     fn after_the_maximum_number_of_reads_the_task_is_woken_to_continue() {
         #[derive(Default)]

@@ -22,8 +22,8 @@ fn compile(schema: &Value) -> Result<Validator, String> {
 const MAX_LISTED_BYTES: usize = 64 << 10;
 
 impl Checker {
-    /// A checker of values against `schema`. `jsonschema` checks every schema but `true`, `false` and `{}` against its meta-schema. The first
-    /// checker of a process compiles the meta-schema, which takes about 2 ms, so that no call has to wait for it.
+    /// A checker of values against `schema`. `jsonschema` checks every schema but `true`, `false` and `{}` against its meta-schema. The
+    /// first checker of a process compiles the meta-schema, which takes about 2 ms, so that no call has to wait for it.
     pub(crate) fn new(schema: Value) -> Self {
         static META_SCHEMA: Once = Once::new();
         META_SCHEMA.call_once(|| drop(compile(&json!({ "type": "object" }))));

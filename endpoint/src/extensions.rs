@@ -51,7 +51,7 @@ impl Extensions {
 }
 
 /// The name of the authenticated caller of a request, set by a layer of the transport. Over HTTP a session belongs to the principal that
-/// has opened it. The sealed state that a call sends with a round of input requests opens only for the principal that made the call.
+/// has opened it. The sealed state of a round is accepted in a retry only from the principal that made the call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Principal(Arc<str>);
 

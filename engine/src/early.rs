@@ -191,10 +191,11 @@ impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
 /// Drives `machine` over `transport` until all frames are written, no event is left, and the transport is closed. The events of the driver
 /// are dropped. `machine` must be the machine whose state `engine` holds.
 ///
-/// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that call
-/// [`VerbEffects::output_alone`](crate::VerbEffects::output_alone) with `true` may write their frames themselves, on their own threads; see
-/// [early sends](self). An engine has early sends only with the first driver whose transport allows it. If the transport panics during an
-/// early send, this future panics when it is polled next. If the transport must stay on one thread, use a [`Driver`] instead.
+/// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that note by
+/// [`VerbEffects::output_alone`](crate::VerbEffects::output_alone) that no other frame is expected soon may write their frames themselves,
+/// on their own threads; see [early sends](self). An engine has early sends only with the first driver whose transport allows it. If the
+/// transport panics during an early send, this future panics when it is polled next. If the transport must stay on one thread, use a
+/// [`Driver`] instead.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping the future drops the machine and the transport, and frames that are not written are lost. If an early send is

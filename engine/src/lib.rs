@@ -21,7 +21,7 @@
 //!   that now have something to do, unlocks, and only then wakes them ([`Engine::verb`]). It may also write the frame that it has made
 //!   ([`early`]).
 //!
-//! State besides the machine can also be changed without a turn and without a verb, if no driver depends on it
+//! A part of the state that no driver depends on, even one of the machine, can also be changed without a turn and without a verb
 //! ([`Engine::with_state`]).
 //!
 //! No code of users, such as a waker, a future or a `Drop`, ever runs under the lock. `endpoint` uses an engine for a session, and the

@@ -23,6 +23,7 @@ pub struct HttpBody {
 enum Kind {
     /// A body whose length is known; `None` if it is empty, or was returned.
     Whole(Option<Bytes>),
+    /// The HTTP exchange whose response is a stream.
     Stream(Box<Exchange>),
 }
 
@@ -74,7 +75,7 @@ impl Body for HttpBody {
             Kind::Stream(exchange) if exchange.is_over() => Poll::Ready(None),
             Kind::Stream(exchange) => Poll::Ready(match ready!(exchange.poll_part(cx)) {
                 ResponsePart::Chunk(chunk) => Some(Ok(Frame::data(chunk))),
-                // A head is not part of a body, and was returned before.
+                // The end. A head is not part of a body, and was returned before.
                 _ => None,
             }),
         }

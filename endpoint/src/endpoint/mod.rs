@@ -54,7 +54,8 @@ use protocol_core::time::Instant;
 pub struct Endpoint {
     shared: Arc<Shared>,
     side: Side,
-    /// The entry in the catalog of the service. `None` for a client, and if the catalog cannot change.
+    /// The registration of this endpoint for changes of the service's catalog, which ends when it is dropped. `None` for a client, and if
+    /// the catalog cannot change.
     watcher: Option<WatcherGuard>,
     /// The work to be done outside of the lock. A field, so that a piece of work that panics loses none of the pieces after it.
     work: VecDeque<Work>,
@@ -75,8 +76,9 @@ pub struct Endpoint {
     spare: Option<Waker>,
 }
 
-/// The number of pieces of work that end a batch: they are done before the next event is taken. Only the last batch of a turn takes all
-/// events that are left. The number is small, so that a call reuses the memory of an earlier call while that memory is still in the cache.
+/// The number of pieces of work at which a batch ends. A batch is done before the next event is taken. Only the last batch of a turn takes
+/// all events that are left. The number is small, so that a call reuses the memory of an earlier call while that memory is still in the
+/// cache.
 const MAX_WORK_AT_ONCE: usize = 6;
 
 /// The shortest grace of a cancelled handler with an effect under way ([`Context::once`]).
@@ -404,7 +406,7 @@ impl Endpoint {
 /// Begins the handler of a request. If a handler is frozen for the state `frozen`, that handler goes on instead.
 fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request, frozen: Option<StateId>) {
     let start = service.start(&served, request);
-    // A frozen handler goes on only if the request would start a handler, and not if the request is answered at once.
+    // A frozen handler goes on only if the request would start a handler that may be frozen, which a `Task` may not.
     if let Start::Handler(_) | Start::Inline(..) = start
         && let Some(handler) = frozen.and_then(|state| served.thaw(&state))
     {
@@ -583,8 +585,8 @@ impl Machine for Endpoint {
                 state.driver.park(waker, &mut spare);
                 let now = clock();
                 state.session.handle_frames(frames, now);
-                // `handle_timeout` also passes the time: a session that wants no input may have taken no frame, and would count new
-                // deadlines from the time of an earlier turn.
+                // `handle_timeout` also tells the session the time. A session that wants no input may have taken no frame, and would set
+                // new deadlines relative to the time of an earlier turn.
                 if !state.session.wants_input(Lane::CHANNEL) || state.driver_deadline().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }
@@ -663,8 +665,8 @@ impl State {
             }
             Event::Request { id, request, caller, depth, observed } => {
                 let extensions = self.extensions_of(id);
-                // `input_mode` fails if the request was cancelled meanwhile. Its handler still runs, with the log in the state of the
-                // request.
+                // A request that was cancelled meanwhile has no input mode, but its handler still runs. If the request is stateless, the
+                // handler may need the log in its sealed state.
                 let mode = self.session.input_mode(id);
                 let in_rounds =
                     self.round_setup.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);

@@ -31,9 +31,9 @@ use protocol_core::session::ServeOptions;
 /// `isError` (on Tesseron the error -32004) that names up to five wrong fields with their errors, so that the model can try again. Missing
 /// arguments and `null` are read as `{}`. A struct with named fields accepts no other members; `()` accepts none at all.
 ///
-/// Without the feature `validate` only these keywords are checked: types, required and unknown members, choices, ranges of numbers, and
-/// lengths of lists and strings. A tool whose schema has another keyword, such as `pattern` or `uniqueItems`, is refused when it is
-/// registered ([`Service::try_tool`]).
+/// Without the feature `validate` only these keywords are checked: types, required and unknown members, choices (`enum`, `anyOf`, `oneOf`),
+/// ranges of numbers, and lengths of lists and strings. A tool whose schema has another keyword, such as `pattern` or `uniqueItems`, is
+/// refused when it is registered ([`Service::try_tool`]).
 ///
 /// [`Service::try_tool`]: crate::Service::try_tool
 ///
@@ -452,6 +452,7 @@ fn invalid(errors: &str) -> Reply {
     }
     let mut error = RpcError::new(tesseron::code::INPUT_VALIDATION, format!("invalid arguments: {errors}"));
     error.data = Json::encode(&[Issue { message: errors }]).ok().map(Box::new);
+    // The error is sent on Tesseron. MCP gets a result with its message.
     Reply::Tool(ToolOutput::fault(error))
 }
 

@@ -7,8 +7,8 @@
 //!                                  |
 //!                                  |--- its time is over | newer handlers need its place | the session ends ---> dropped
 //!                                  |
-//!                                  '--- the retry, with an answer missing or of the wrong shape | a retry with another
-//!                                       state of the call ---> dropped; the handler runs again for that retry
+//!                                  '--- the retry, with an answer missing or of the wrong shape | a retry of the call
+//!                                       with the state of another round ---> dropped; the handler runs again for that retry
 //! ```
 //!
 //! A frozen handler is not polled, whatever it waits for. Freezing only saves time: a dropped handler runs again from its first line, with
@@ -28,9 +28,9 @@ use engine::{BoxFuture, drop_quietly};
 use protocol_core::dialect::Reply;
 use protocol_core::session::InboundId;
 
-/// A handler whose request ends with a round.
+/// A handler that is set aside when its request ends with a round. Once the response is made, it is part of a [`FrozenHandler`].
 pub(crate) struct Freezing {
-    /// The sealed state.
+    /// The id of the sealed state in the round.
     pub(super) state: StateId,
     /// Never locked: the mutex makes the future `Sync`.
     pub(super) handler: Mutex<BoxFuture<'static, Reply>>,
@@ -39,7 +39,7 @@ pub(crate) struct Freezing {
 }
 
 impl Freezing {
-    /// Drops the handler, outside of the lock, within the span of its call.
+    /// Drops the handler, outside of the lock of the endpoint, within the span of its call.
     pub(super) fn discard(self) {
         let _entered = self.served.span.enter();
         drop_quietly(self.handler);
@@ -61,7 +61,7 @@ impl FrozenHandler {
         &self.log
     }
 
-    /// Drops the handler, outside of the lock, within the span of its call.
+    /// Drops the handler, outside of the lock of the endpoint, within the span of its call.
     pub(crate) fn discard(self) {
         self.freezing.discard();
     }
@@ -90,7 +90,7 @@ impl FrozenHandlers {
         self.0.remove(at)
     }
 
-    /// Removes a handler of the call that `log` belongs to, unless its request ended with `state`.
+    /// Removes one handler of the call of `log` that was not frozen with `state`. `None` if there is no such handler left.
     pub(crate) fn take_other(&mut self, log: &RoundLog, state: Option<&StateId>) -> Option<Box<FrozenHandler>> {
         let at = self.0.iter().position(|frozen| {
             let is_kept = state.is_some_and(|state| frozen.freezing.state == *state);
@@ -115,7 +115,7 @@ impl FrozenHandlers {
     }
 }
 
-/// The future of a handler that is frozen when its request ends with a round.
+/// A wrapper of a handler, which will be frozen if its request ends with a round.
 pub(crate) struct Freezable {
     served: Arc<ServedCall>,
     /// `None` once the handler has ended or is frozen.
@@ -139,6 +139,7 @@ impl Future for Freezable {
             return Poll::Ready(reply);
         }
         let Some(reply) = this.served.round_reply() else { return Poll::Pending };
+        // Any other reply is the error of a round that cannot be made. The handler is then dropped with this future.
         if let Reply::Input(round) = &reply
             && let Some(handler) = this.handler.take()
         {

@@ -209,7 +209,7 @@ impl ServedCall {
             (sent, ended)
         });
         let Some(unused) = ended else { return };
-        // The drop wakes the tasks that wait. If the waker of the driver panics in the verb above, unwinding drops `unused` as well.
+        // The drop wakes the tasks that wait. If the waker of the driver panics in the verb above, unwinding drops this value as well.
         drop(unused);
         diagnose::settled(self, answered, sent);
     }

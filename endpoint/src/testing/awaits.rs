@@ -1,12 +1,13 @@
-//! Runs of a handler, each interrupted at another of its awaits.
+//! Runs of a handler, each interrupted at a different await.
 
 use super::harness::{Harness, Interruption, Run};
 
-/// Runs a handler once for each of its awaits, and cancels its call while the handler is suspended there. Returns the runs, in order.
+/// Runs a handler once for each of its awaits, and cancels its call while the handler is suspended there. Returns the
+/// interrupted runs, in the order of the awaits.
 ///
-/// `harness` makes the harness of one run, and `call` makes the call. A first run, which is not interrupted, counts the awaits; an await
-/// that is ready at once does not count. Each later run must do the same as the first up to the await at which it is interrupted, so the
-/// handler must be deterministic.
+/// `harness` makes the harness of one run, and `call` makes the call. A first run, which is not interrupted or returned, counts the awaits;
+/// an await that is ready at once does not count. Each later run must do the same as the first up to the await at which it is interrupted,
+/// so the handler must be deterministic.
 ///
 /// # Panics
 /// If one of these happens. The message names the await, where there is one:

@@ -1,7 +1,7 @@
 //! Tools to test handlers in virtual time, with a simulated caller and without the runtime of an application.
 //!
-//! A [`Harness`] runs one call of a [`Service`](crate::Service) and returns all that its caller observed. It uses the same code as production:
-//! an endpoint with its driver, and a client session at the other end of an in-memory channel.
+//! A [`Harness`] runs one call of a [`Service`](crate::Service) and returns all that its caller observed. It uses the same code as
+//! production: an endpoint with its driver, and a client session at the other end of an in-memory channel.
 //!
 //! ```
 //! use std::time::Duration;

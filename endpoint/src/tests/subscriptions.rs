@@ -1,4 +1,4 @@
-//! Subscriptions to a Tesseron app, across the channels of a session. The test itself writes the frames of the gateway.
+//! Subscriptions to a Tesseron app, across the channels of an app session. The test itself writes the frames of the gateway.
 
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ impl Channel {
         let mut app = App::default();
         app.resume = resume.map(|token| ResumeCredentials { session_id: "s_1".into(), resume_token: token.into() });
         let mut config = service.app(&AppId::parse("ledger").unwrap(), app);
+        // The limit of calls is also that of subscriptions.
         config.limits.in_flight = max_subscriptions;
         let endpoint = Endpoint::serving(Arc::new(service), config, executor.runtime());
         Self { endpoint, executor, last_id: 1 }
@@ -74,7 +75,7 @@ impl Channel {
         sent.map(|sent| serde_json::from_slice(&sent.frame).unwrap()).collect()
     }
 
-    /// Makes a request of the gateway, and returns the response of the app.
+    /// Sends a request as the gateway, and returns the response of the app.
     fn exchange(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         self.receive(&json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}));
@@ -152,7 +153,7 @@ fn subscriptions_that_are_carried_over_are_bounded_and_replaced_by_new_ones() {
         channel = channel.subscribed("balance", name);
     }
     assert_eq!(channel.subscribe("rate", "e")["error"]["code"], -32603, "there is no room");
-    // The first new subscription to the resource replaces all that were carried over.
+    // The first new subscription to a resource replaces all those to this resource that were carried over.
     let mut after = Channel::after(&channel).subscribed("balance", "e");
     assert_eq!(after.update("balance"), ["e"]);
     let peer = after.endpoint.peer();

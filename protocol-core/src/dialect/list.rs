@@ -226,8 +226,8 @@ impl ToolResult {
     }
 
     /// The text of all blocks of text, joined by line feeds. The text of a single block refers to the frame that it arrived in, or is a
-    /// copy if it is less than an eighth of a result of more than 4 KiB. To keep a text for long, copy it with `to_string`, so that the
-    /// frame can be freed.
+    /// copy if it has escapes, or is less than an eighth of a result of more than 4 KiB. To keep a text for long, copy it with `to_string`,
+    /// so that the frame can be freed.
     #[must_use]
     pub fn text(&self) -> Text {
         let mut texts = self.content.iter().filter_map(|block| match block {

@@ -335,7 +335,7 @@ impl<'a> Frame<'a> {
 pub(crate) enum Payload {
     /// A range of the frame, not cut out yet.
     At(scan::Span),
-    /// A value that is ready: a copy, or a slice of a frame of 4 GiB or more.
+    /// A value that is ready: usually a copy; also a constant, the parameters of a custom request, or a slice of a frame of 4 GiB or more.
     Own(Json),
 }
 

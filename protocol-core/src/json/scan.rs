@@ -428,7 +428,7 @@ impl<'a> Members<'a> {
     #[inline]
     pub(crate) fn starting_with(cursor: Cursor<'a>, written: &str) -> Option<Self> {
         let mut members = Self { cursor, first: false };
-        let begins = members.take_written(written);
+        let begins = members.take_exact(written);
         members.cursor.depth = cursor.depth.saturating_sub(1);
         begins.then_some(members)
     }
@@ -467,7 +467,7 @@ impl<'a> Members<'a> {
 
     /// Takes `written`, such as a comma, a key and a colon, if the text continues with exactly these bytes.
     #[inline]
-    pub(crate) fn take_written(&mut self, written: &str) -> bool {
+    pub(crate) fn take_exact(&mut self, written: &str) -> bool {
         let rest = self.cursor.text.get(self.cursor.at..).unwrap_or_default();
         let taken = rest.starts_with(written.as_bytes());
         if taken {
@@ -477,7 +477,7 @@ impl<'a> Members<'a> {
     }
 
     /// Takes the value if it is a string without escapes, and returns the bytes between its quotes.
-    pub(crate) fn take_plain(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn take_unescaped(&mut self) -> Option<&'a [u8]> {
         let text = self.cursor.text;
         let inside = next(self.cursor.at);
         let end = skip_plain(text, inside);

@@ -50,8 +50,8 @@ impl Session {
     /// Answers an input request of the peer ([`Event::InputRequested`]).
     ///
     /// If the input request came in a round (MCP 2026-07-28, Multi Round-Trip Requests), the retry is sent after the last answer of the
-    /// round. A retry cannot contain [`Answer::Refused`]. For an input request of a kind that a user answers (elicitation, confirmation), the
-    /// refusal is sent as if the user had made no decision. For any other kind it ends the call with [`Outcome::Unanswered`].
+    /// round. A retry cannot contain [`Answer::Refused`]. For an input request of a kind that a user answers (elicitation, confirmation),
+    /// the refusal is sent as if the user had made no decision. For any other kind it ends the call with [`Outcome::Unanswered`].
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).

@@ -100,7 +100,7 @@ impl Session {
         }
     }
 
-    /// Open, Finishing -> Draining. The calling code has ended all calls; responses that are delayed are queued now.
+    /// Open, Finishing -> Draining. All calls must have been ended before; responses that are delayed are queued now.
     pub(super) fn drain(&mut self, reason: CloseReason) {
         let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
         if !self.ending.stop_work(reason, until, &mut self.timers) {
@@ -157,6 +157,7 @@ impl Session {
     /// Handles the loss of a lane: exchanges that end with their lane are lost, and everything else goes on.
     pub(super) fn lose_lane(&mut self, lane: Lane) {
         self.lose_inbound_by(lane, |rules| rules.lane_bound);
+        // Frames of exchanges that outlive the lane are still polled, so a stop of the lane no longer applies.
         self.outbox.set_writable(lane, true);
         self.use_room(lane);
         if self.rules.lane_bound {

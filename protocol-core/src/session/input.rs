@@ -5,10 +5,10 @@
 //!                     |
 //!                     v     release: immediately, or when the handshake is done
 //!                   Held ------------------------------------> Sent
-//!                     |                                          |  its answer | the channel is lost |
+//!                     |                                          |  its answer | the calls are lost |
 //!                     |                                          |  taken back, time is over: sends a cancel, if the protocol has one
-//!                     | taken back, time is over, the channel    |
-//!                     v is lost: nothing was sent                v
+//!                     | taken back, time is over, the calls      |
+//!                     v are lost: nothing was sent               v
 //!                                       (gone)
 //!
 //!   the peer's:  open --- provide_input | the peer withdraws it | its call, its lane or the session ends ---> (gone)

@@ -2,8 +2,8 @@
 //!
 //! | Files | |
 //! |---|---|
-//! | `outbound_call`, `inbound_call`, `input`, `listener`, `subscriber` | the machines of outbound calls, of inbound calls, of input requests, of the peer's subscriptions, and of our subscription |
-//! | `handshake`, `ending`, `overload` | the machines of the handshake, of closing, and of a lane whose peer does not read |
+//! | `outbound_call`, `inbound_call`, `input`, `listener`, `subscriber` | the state machines of outbound calls, of inbound calls, of input requests, of the peer's subscriptions, and of our subscription |
+//! | `handshake`, `ending`, `overload` | the state machines of the handshake, of closing, and of a lane whose peer does not read |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
 //! | `progress`, `depth`, `request_rate` | the rules of progress, of sampling depth and of the rate of requests |
 //! | `peer_ids`, `recent_caller`, `terms` | the peer's ids; the caller of the last stateless request; the rules, capabilities and log level under which a request is served |
@@ -12,8 +12,8 @@
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
 //! | `types`, `event`, `route`, `pending` | the types that methods take and return |
 //!
-//! The state of a machine is private to its file. Only the methods of the machine change the state, and the top of the file shows the
-//! transitions. The methods of the session connect the machines.
+//! The state of a state machine is private to its file. Only its methods change the state, and the top of the file shows the transitions.
+//! The methods of the session connect the state machines.
 
 mod alarms;
 mod callee;
@@ -122,7 +122,7 @@ pub use types::{
 /// | G4 | [`Event::Closed`] comes once. After it there is no frame, no event and no deadline. |
 /// | G5 | No queue or table exceeds [`crate::Limits`], and memory does not grow with the age of a session. |
 /// | G6 | No input, however hostile, causes a panic or unbounded recursion. |
-/// | G7 | [`poll_timeout`](Self::poll_timeout) returns `None` or a time after the greatest `now` passed to [`handle_timeout`](Self::handle_timeout). If a method would set a deadline at or before its `now`, the deadline is not set but takes effect at once, or it is set a little after `now`. |
+/// | G7 | [`poll_timeout`](Self::poll_timeout) returns `None` or a time after the greatest `now` passed to [`handle_timeout`](Self::handle_timeout). If a method would set a deadline at or before its `now`, the deadline takes effect at once and is not set, or it is set a little after `now`, depending on the method. |
 /// | G8 | The output of a method can be polled as soon as it returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
 /// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires a deadline that is set. A frame or method call that comes before the call of `handle_timeout` counts as in time, whatever its `now`. |
 /// | G10 | The same sequence of methods, polls included, gives the same output byte for byte. Nothing depends on hash seeds, addresses or a clock. |
@@ -213,7 +213,7 @@ pub struct Session {
     outbound_inputs: BTreeMap<InputKey, OutboundInput>,
     /// The peer's input requests.
     inbound_inputs: BTreeMap<InputKey, InboundInput>,
-    /// The owner's alarms, each with the time for which it is armed in `timers`.
+    /// The owner's alarms, each with the instant that is recorded for it in `timers`, which is never `None`.
     alarms: BTreeMap<AlarmId, Option<Instant>>,
 
     /// Calls whose progress waits for the session's rate window or for room on their lane.

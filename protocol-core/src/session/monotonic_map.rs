@@ -12,7 +12,8 @@ use core::fmt;
 /// The key of a [`MonotonicMap`].
 pub(super) trait MonotonicKey: Ord {
     /// The difference of this key and `_other`, if successive keys usually differ by 1: then the indices of the two keys in the queue
-    /// probably have the same difference. `None` if this key is lower, or if successive keys differ by more.
+    /// probably have the same difference. `None` if this key is lower, or if successive keys have no such
+    /// difference (deadlines, ids that are text).
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None
     }

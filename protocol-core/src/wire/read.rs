@@ -21,8 +21,9 @@ pub(crate) struct Options {
     pub(crate) id: usize,
     /// The maximum number of messages in a batch; `None` if the revision has no batches.
     pub(crate) batch: Option<usize>,
-    /// `true` for Tesseron: a request may have the id `null`, a response with neither a result nor an error has the result `null`, a
-    /// response with both is an error, and a message without `"jsonrpc":"2.0"` gets no reply.
+    /// `true` for Tesseron: a request may have the id `null`, a response with neither a result nor an error has the result `null`, and of a
+    /// response with both only the error counts. Less lenient in one point: a message without `"jsonrpc":"2.0"` is a violation without a
+    /// reply, even if it is a request.
     pub(crate) lenient: bool,
 }
 
@@ -44,7 +45,7 @@ pub(crate) enum Body<'a> {
     Error(RpcError),
     /// Neither a result nor an error. Only with [`Options::lenient`], where this is the result `null`.
     Missing,
-    /// Both a result and an error, an `error` of the wrong shape, or a response without `"jsonrpc":"2.0"`.
+    /// Both a result and an error (unless [`Options::lenient`]), an `error` of the wrong shape, or a response without `"jsonrpc":"2.0"`.
     Malformed,
 }
 
@@ -83,8 +84,8 @@ impl From<ScanError> for Malformed {
 
 /// Reads a frame. If it is one message, calls `each` with the message and returns the result. If it is a batch, calls `each` with every
 /// message, then `all` with the results, and returns the result of `all`. If it is neither, or the batch is refused, calls `each` with the
-/// violation and returns the result; the results for earlier messages of the batch are dropped. `each` and `all` are closures, so that a
-/// result is built in place and not moved.
+/// violation and returns the result; if the batch is too long, the results for its first messages are dropped. `each` and `all` are
+/// closures, so that a result is built in place and not moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);
@@ -139,7 +140,7 @@ const VERSION_2: &[u8] = br#""2.0""#;
 struct Found<'a> {
     jsonrpc: Option<&'a [u8]>,
     id: Option<&'a [u8]>,
-    /// The method. The inner option is `None` if the method is not text.
+    /// The method. The inner option is `None` if the method is not a JSON string, or has an invalid escape.
     method: Option<Option<Cow<'a, [u8]>>>,
     params: Option<IndexedObject<'a>>,
     result: Option<&'a [u8]>,
@@ -159,17 +160,17 @@ impl<'a> Found<'a> {
             Some(mut members) => {
                 self.jsonrpc = Some(VERSION_2);
                 // Nearly every message continues with these members. Members in another order are read one by one below.
-                if members.take_written(r#","id":"#) {
+                if members.take_exact(r#","id":"#) {
                     self.id = Some(members.value()?);
                 }
-                if members.take_written(r#","result":"#) {
+                if members.take_exact(r#","result":"#) {
                     self.result = Some(members.value()?);
-                } else if members.take_written(r#","method":"#) {
-                    self.method = Some(match members.take_plain() {
+                } else if members.take_exact(r#","method":"#) {
+                    self.method = Some(match members.take_unescaped() {
                         Some(plain) => Some(Cow::Borrowed(plain)),
                         None => string_bytes(members.value()?),
                     });
-                    if members.take_written(r#","params":"#) {
+                    if members.take_exact(r#","params":"#) {
                         members.index(self.params.insert(IndexedObject::default()))?;
                     }
                 }
@@ -247,7 +248,7 @@ impl<'a> Found<'a> {
             (None, _) => Err(Malformed::silent(Violation::InvalidParams)),
             (Some(_), Some(id)) if is_valid => Ok(Envelope::Request { id, method, params }),
             (Some(_), Some(id)) => Err(Malformed::answered(Violation::InvalidParams, Some(id), RpcError::INVALID_PARAMS)),
-            // The id is not valid (`null`, a fraction, an object and so on) and cannot be repeated in a reply, so the error is sent without
+            // The id is not valid (`null`, a fraction, an object and so on) and cannot be copied into a reply, so the error is sent without
             // one.
             (Some(_), None) => Err(Malformed::invalid(None)),
         }
@@ -256,8 +257,8 @@ impl<'a> Found<'a> {
     /// Checks a message that has no method, but a result or an error.
     fn response(&self, id: Option<WireId>, result: Option<&'a [u8]>, is_version_2: bool, frame: Frame<'_>) -> Element<'a> {
         let Some(id) = id else {
-            let has_no_id = self.id.is_none_or(|value| value == b"null") && self.error.is_some();
-            let violation = if has_no_id { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
+            let is_error_without_id = self.id.is_none_or(|value| value == b"null") && self.error.is_some();
+            let violation = if is_error_without_id { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
             return Err(Malformed::silent(violation));
         };
         let body = match (result, self.error) {
@@ -301,18 +302,18 @@ mod tests {
     }
 
     fn described(element: Element<'_>) -> alloc::string::String {
-        fn shown(text: &[u8]) -> &str {
+        fn utf8(text: &[u8]) -> &str {
             core::str::from_utf8(text).unwrap()
         }
         match element {
             Ok(Envelope::Request { id, method, params }) => {
-                alloc::format!("request {id:?} {} {:?}", shown(method), params.map(|params| shown(params.text())))
+                alloc::format!("request {id:?} {} {:?}", utf8(method), params.map(|params| utf8(params.text())))
             }
             Ok(Envelope::Notification { method, params }) => {
-                alloc::format!("notification {} {:?}", shown(method), params.map(|params| shown(params.text())))
+                alloc::format!("notification {} {:?}", utf8(method), params.map(|params| utf8(params.text())))
             }
             Ok(Envelope::Response { id, body: Body::Result(result) }) => {
-                alloc::format!("response {id:?} Result({:?})", shown(result))
+                alloc::format!("response {id:?} Result({:?})", utf8(result))
             }
             Ok(Envelope::Response { id, body }) => alloc::format!("response {id:?} {body:?}"),
             Err(malformed) => alloc::format!(
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_whose_id_cannot_be_repeated_is_invalid_and_not_a_notification() {
+    fn a_request_whose_id_cannot_be_copied_into_a_reply_is_invalid_and_not_a_notification() {
         for id in ["null", "1.0", "1.5", "true", "{}", "[]", "-0", "1e3", "9223372036854775808", r#""\ud800""#] {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
             assert_eq!(shown(&text), "InvalidEnvelope Some((None, -32600))", "{id}");
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lenient_reader_takes_null_for_an_id_and_for_a_missing_result() {
+    fn a_lenient_reader_accepts_the_id_null_and_a_response_without_a_result() {
         let lenient = Options { lenient: true, ..OPTIONS };
         assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, lenient), "request Null a None");
         assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1}"#, lenient), "response Int(1) Missing");

@@ -41,8 +41,8 @@ struct SentFrame {
     unused_for: u8,
 }
 
-/// The frame that was written last. Queue it or take it before another frame is written: writing discards a frame that was neither
-/// queued nor taken.
+/// The frame that was written last. Queue, take or discard it before another frame is written: writing discards a frame that was
+/// neither queued nor taken.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct WrittenFrame {

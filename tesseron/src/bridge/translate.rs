@@ -108,7 +108,7 @@ fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> T
 /// The member `name` of a result, or the error of the call.
 fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
     match outcome {
-        // The output may be missing (specification of Tesseron, actions page).
+        // The output may be missing (Tesseron specification, page "Actions").
         Outcome::Result(result) => Ok(result.member(name).unwrap_or_else(Json::null)),
         Outcome::Error(error) => Err(error),
         Outcome::TimedOut(_) => Err(RpcError::fixed(code::TIMEOUT, "Action timed out.")),

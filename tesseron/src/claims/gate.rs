@@ -371,7 +371,7 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(shown(&first.handle_frame(good.clone(), &mut host, at(0))), r#""bind" -32009, keep"#);
         }
-        // On another socket the right code and a wrong one are refused alike, whether or not the agent is known.
+        // On another socket the right code is refused whether or not the agent is known, and so is a wrong one.
         assert_eq!(on_new_socket(&mut host, good.clone()), r#""bind" -32009, keep"#);
         host.handle_agent(channel, Agent::pending());
         assert_eq!(on_new_socket(&mut host, good), r#""bind" -32009, keep"#);

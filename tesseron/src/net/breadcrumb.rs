@@ -27,15 +27,15 @@ const MAX_BREADCRUMB_BYTES: usize = 4 * 1024;
 const MAX_FILES: usize = 1024;
 /// The time for which a breadcrumb is valid, in milliseconds: 24 h. Later, the process id in the breadcrumb may belong to another process.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
-/// The age from which a sweep removes the breadcrumb of a dead process, in milliseconds: 1 h. Until then the message for its code names the
-/// dead process ([`Minter::why_not_here`]).
+/// The age from which a sweep removes the breadcrumb of a dead process, in milliseconds: 1 h. Until then an agent that gives its code gets
+/// a message that names the dead process ([`Minter::why_not_here`]).
 const STALE_MS: u64 = 60 * 60 * 1000;
 /// The maximum time by which the writer's clock may be ahead, in milliseconds: 10 min.
 const AHEAD_MS: u64 = 10 * 60 * 1000;
 
 /// A breadcrumb of this gateway. Dropping it removes the file, unless another gateway has replaced it.
 #[derive(Debug)]
-pub(super) struct Breadcrumb(#[expect(dead_code, reason = "the file goes with it")] PrivateFile);
+pub(super) struct Breadcrumb(#[expect(dead_code, reason = "dropping it removes the file")] PrivateFile);
 
 impl Breadcrumb {
     /// Writes the breadcrumb of a session that waits to be claimed.
@@ -69,7 +69,7 @@ pub(super) struct Minter {
 impl Minter {
     /// Reads the breadcrumb for this code, if there is one. `epoch_ms` is the current time.
     pub(super) fn of(home: &Home, code: &ClaimCode, epoch_ms: u64) -> Option<Self> {
-        home::check_folder(&home.claims(), home::WRITABLE).ok()?;
+        home::check_folder(&home.claims(), home::WRITABLE_BY_OTHERS).ok()?;
         read(&path(home, code)).filter(|found| found.is_current(epoch_ms)).map(|found| found.minter)
     }
 
@@ -85,7 +85,7 @@ impl Minter {
             return format!("the session of {app_name} for which it was made has ended");
         }
         format!(
-            "{app_name} is with another gateway (process {process}), and until that gateway ends only its agent can claim the app"
+            "{app_name} is with another gateway (process {process}); only the agent of that gateway can claim the app, until the gateway ends"
         )
     }
 }
@@ -95,14 +95,14 @@ impl Minter {
 pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
     let folder = home.claims();
     let refused = |refused| TesseronError::Folder { path: home.claims(), refused };
-    match home::check_folder(&folder, home::WRITABLE) {
+    match home::check_folder(&folder, home::WRITABLE_BY_OTHERS) {
         Err(FolderRefused::System(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         checked => checked.map_err(refused)?,
     }
     let entries = fs::read_dir(&folder).map_err(|error| refused(error.into()))?;
     for path in entries.flatten().take(MAX_FILES).map(|entry| entry.path()) {
         if let Some(found) = read(&path)
-            && (!found.is_current(epoch_ms) || found.is_stale(epoch_ms))
+            && (!found.is_current(epoch_ms) || found.is_left_by_dead_process(epoch_ms))
             && home::is_at(&found.file, &path)
         {
             // If the file cannot be removed now, the next sweep finds it again.
@@ -128,7 +128,7 @@ impl Found {
         self.minted_at <= epoch_ms.saturating_add(AHEAD_MS) && epoch_ms.saturating_sub(self.minted_at) <= LIFE_MS
     }
 
-    fn is_stale(&self, epoch_ms: u64) -> bool {
+    fn is_left_by_dead_process(&self, epoch_ms: u64) -> bool {
         !self.minter.is_alive && epoch_ms.saturating_sub(self.minted_at) > STALE_MS
     }
 }
@@ -238,7 +238,7 @@ mod tests {
         document.to_string()
     }
 
-    /// A breadcrumb for `PQ7N-4D` of the gateway in this process.
+    /// A breadcrumb for `PQ7N-4D` of a gateway whose process id is `process`.
     fn of(process: u32) -> String {
         with("gatewayPid", process.into())
     }
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_removes_only_stale_breadcrumbs() {
+    fn a_sweep_removes_only_old_breadcrumbs() {
         let scratch = Scratch::new();
         sweep(&scratch.home(), NOW).unwrap();
         let of_code = |code: &str, document: String| document.replace("PQ7N-4D", code);

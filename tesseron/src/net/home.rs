@@ -81,7 +81,7 @@ pub(super) fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
 /// All permissions of other users.
 const OTHERS: u32 = 0o077;
 /// The permissions of other users to write.
-pub(super) const WRITABLE: u32 = 0o022;
+pub(super) const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Checks that `path` is a folder, belongs to this user, and has none of `permissions`. A symbolic link is refused.
 pub(super) fn check_folder(path: &Path, permissions: u32) -> Result<(), FolderRefused> {

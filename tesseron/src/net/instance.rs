@@ -225,7 +225,7 @@ impl Home {
     pub fn read_instances(&self) -> Result<Vec<Result<Instance, ManifestRefused>>, TesseronError> {
         let folder = self.instances();
         let refused = |refused| TesseronError::Folder { path: self.instances(), refused };
-        match home::check_folder(&folder, home::WRITABLE) {
+        match home::check_folder(&folder, home::WRITABLE_BY_OTHERS) {
             Err(FolderRefused::System(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             checked => checked.map_err(refused)?,
         }
@@ -256,7 +256,7 @@ pub(super) fn read_file(path: &Path, largest: usize) -> Result<(File, Vec<u8>), 
     if !home::is_ours(&about) {
         return Err(RefusedFor::Foreign);
     }
-    if home::mode(&about) & home::WRITABLE != 0 {
+    if home::mode(&about) & home::WRITABLE_BY_OTHERS != 0 {
         return Err(RefusedFor::Open(home::mode(&about)));
     }
     let bytes = home::read_at_most(&file, largest)?.ok_or(RefusedFor::TooLarge)?;

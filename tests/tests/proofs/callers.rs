@@ -2,7 +2,7 @@
 //! notices, and no frame that belongs to another client (G15, G16).
 //!
 //! * With lanes: each client has a lane of its own, all clients use the same ids, and their eras differ: one makes the handshake, one makes
-//!   stateless requests after a probe, and one makes them although its probe has not reached the server.
+//!   stateless requests after a probe, and one makes them after a probe that the test answers itself.
 //! * On one channel: all requests are stateless. The `Crowd` (`testkit::world`) gives the requests of different clients different ids, and
 //!   finds the client of each frame by its id.
 
@@ -19,15 +19,15 @@ use testkit::scripted::json;
 use testkit::world::{Crowd, Ways};
 use testkit::{Rng, Subject, Watched};
 
-/// The names of the clients, by their lanes. The client with the handshake is on the channel, since frames that belong to no call are sent
-/// there.
+/// The names of the clients. With lanes, client 0 makes the handshake and has lane 0, the channel, since frames that belong to no call are
+/// sent there.
 const NAMES: [&str; 3] = ["greeter", "prober", "stranger"];
 const NOW: Instant = Instant::ZERO;
 
 /// An answer to the probe, for clients whose probe is not delivered to the server.
 const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{"subscribe":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}}"#;
 
-/// Counts of the outcomes, frames and events, by client.
+/// Counts of the outcomes, frames and events. An array has a count for each client, the other counts are totals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     results: [usize; 3],
@@ -53,7 +53,7 @@ impl Seen {
     }
 }
 
-/// The applications at the ends of a crowd, each with data that contain the name of its client.
+/// The code that uses the sessions of a crowd. All its data contain the name of the client that they belong to.
 struct Users<S: Subject> {
     crowd: Crowd<S>,
     ways: Ways,
@@ -86,8 +86,8 @@ impl<S: Subject> Users<S> {
         at > 0 || self.ways == Ways::Channel
     }
 
-    /// Sends all queued frames, and handles the events of each client.
-    fn deliver(&mut self) {
+    /// Puts all queued frames on the links, and handles the events of each client.
+    fn send_and_handle(&mut self) {
         self.crowd.leave();
         for at in 0..3 {
             while let Some(event) = self.crowd.client_mut(at).poll_event() {
@@ -157,6 +157,7 @@ impl<S: Subject> Users<S> {
                 }
                 Event::Cancelled { id, .. } => {
                     self.serves.retain(|(_, other)| *other != id);
+                    // The call needs no reply; this only records that its handler has ended.
                     server.respond(id, Reply::Done, NOW).unwrap_err();
                 }
                 Event::Violation(rule) => panic!("a proper client broke {rule:?}"),
@@ -165,8 +166,8 @@ impl<S: Subject> Users<S> {
         }
     }
 
-    /// Takes a step of the server: it reports, logs, asks, publishes or responds for one of its calls, or ends a subscription, as `number`
-    /// selects. `which` selects the call or the subscription.
+    /// Takes a step of the server: it sends progress, a log record, an input request or the response of one of its calls, publishes a
+    /// notice, or ends a subscription, as `number` selects. `which` selects the call or the subscription.
     fn serve(&mut self, which: usize, number: u64) {
         // A subscription has `usize::MAX` in the place of its client.
         let subscriptions: Vec<_> = self.serves.iter().filter(|(at, _)| *at > 2).map(|(_, id)| *id).collect();
@@ -205,7 +206,7 @@ impl<S: Subject> Users<S> {
                 4 | 5 => _ = self.crowd.arrive_at_client(at),
                 _ => self.serve(rng.below(64), number),
             }
-            self.deliver();
+            self.send_and_handle();
         }
         self.seen
     }
@@ -258,7 +259,7 @@ fn each_fault_of_a_server_that_mixes_up_its_callers_breaks_a_guarantee() {
 fn a_client_without_a_handshake_that_answers_breaks_a_guarantee() {
     let answers = |fault: Option<Fault>| {
         let session = Session::new(with(client_config(), |config| config.era = Era::Modern), NOW);
-        // `None` stands for a fault that has no effect in this test: a panic when the peer cancels.
+        // `Broken` needs a fault. `Panics` has no effect here: it acts only on a cancel, and no frame of this test is one.
         let mut client = Watched::new(Broken::new(session, fault.unwrap_or(Fault::Panics)), NOW);
         client.poll_transmit().expect("the probe");
         for frame in [DISCOVERED, r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#] {

@@ -134,7 +134,7 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
 /// Returns `true` if `params` may contain `_meta`: a string begins with `_`, or there is a `\u` escape, which may stand for a
 /// character of this name.
 fn may_have_meta(params: &Json) -> bool {
-    // The parts overlap by one byte, so that each pair of neighbouring bytes is within a part.
+    // `any_part` looks at parts of the text that overlap by one byte, so that each pair of neighbouring bytes is within a part.
     let has_start = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
     any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, has_start))
 }
@@ -293,7 +293,7 @@ impl Mcp {
         partial: Option<&Json>,
         local: &LocalEnd<'_>,
     ) -> WrittenFrame {
-        let failed = partial.map(|partial| with_status(partial, "failed"));
+        let failed_partial = partial.map(|partial| with_status(partial, "failed"));
         let internal = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match reply {
             Reply::Raw(result) if result.is_object() => {
@@ -307,17 +307,19 @@ impl Mcp {
             Reply::Input(round) if self.is_stateless() && has_rounds(op) => {
                 frames.response(id, round_size(round), |out| Object::write(out, |object| write_round(object, round, local)))
             }
-            Reply::Input(_) => frames.error(Some(id), &internal("input requests do not answer this request")),
+            Reply::Input(_) => frames.error(Some(id), &internal("this request cannot be answered with input requests")),
             Reply::Raw(_) => frames.error(Some(id), &internal("the handler's result is not an object")),
             Reply::Tool(output) if op == Op::CallTool => {
-                let failed = failed.filter(|_| output.is_error);
-                let structured = self.structured(output, failed.as_ref()).map_or(0, |value| value.as_bytes().len());
+                let failed_partial = failed_partial.filter(|_| output.is_error);
+                let structured = self.structured(output, failed_partial.as_ref()).map_or(0, |value| value.as_bytes().len());
                 let size = output.content.iter().map(Content::size).fold(structured, usize::saturating_add);
                 // Structured content is repeated as text for clients that read only text ("Tools", "Structured Content"). A short
                 // note replaces the text if the text would make the result too long for a frame.
                 let is_cut = size > local.limits.frame_bytes && structured > 0 && output.repeats_structured();
                 let size = if is_cut { structured } else { size };
-                self.write_result(frames, id, op, size, local, |object| self.write_output(object, output, failed.as_ref(), is_cut))
+                self.write_result(frames, id, op, size, local, |object| {
+                    self.write_output(object, output, failed_partial.as_ref(), is_cut)
+                })
             }
             Reply::Tool(_) => frames.error(Some(id), &internal("a tool's output answers only a call of a tool")),
             Reply::Contents(contents) if op == Op::ReadResource => {
@@ -343,8 +345,8 @@ impl Mcp {
             Reply::NotFound(what) => frames.error(Some(id), &self.missing(what)),
             Reply::Error(error) => {
                 let error = self.sendable(error);
-                match failed {
-                    Some(failed) => frames.error(Some(id), &with_partial(&error, &failed)),
+                match failed_partial {
+                    Some(failed_partial) => frames.error(Some(id), &with_partial(&error, &failed_partial)),
                     None => frames.error(Some(id), &error),
                 }
             }
@@ -389,19 +391,20 @@ impl Mcp {
         Cow::Owned(RpcError { code, ..error.clone() })
     }
 
-    /// The structured content of `output`, or `failed` if `output` has none. `None` if this revision has no structured content.
-    fn structured<'a>(self, output: &'a ToolOutput, failed: Option<&'a Json>) -> Option<&'a Json> {
-        output.structured.as_ref().or(failed).filter(|_| self.revision() >= Revision::R2025_06_18)
+    /// The structured content of `output`, or if `output` has none `failed_partial`, the checkpoint of a handler that has failed. `None` if
+    /// this revision has no structured content.
+    fn structured<'a>(self, output: &'a ToolOutput, failed_partial: Option<&'a Json>) -> Option<&'a Json> {
+        output.structured.as_ref().or(failed_partial).filter(|_| self.revision() >= Revision::R2025_06_18)
     }
 
     /// Writes the members of a tool's result. If `is_cut` is `true`, the structured content is not repeated as text: the content is a note
     /// that says so.
-    fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>, is_cut: bool) {
+    fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed_partial: Option<&Json>, is_cut: bool) {
         const CUT: Content =
             Content::Text(Text::from_static("The result is in the structured content, and too long to be repeated as text."));
         let content = if is_cut { &[CUT] } else { &*output.content };
         object.array("content", content, |out, block| block.write(out));
-        if let Some(structured) = self.structured(output, failed) {
+        if let Some(structured) = self.structured(output, failed_partial) {
             object.json("structuredContent", structured);
         }
         if output.is_error {

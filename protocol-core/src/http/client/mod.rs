@@ -87,7 +87,8 @@ pub struct HttpClientConfig {
     /// `true` if the client tries the transport of 2024-11-05 with a server that speaks neither era over Streamable HTTP. Default: `true`.
     pub old_transport: bool,
     /// `true` if lists and the contents of resources are cached for the time that a server without a handshake allows (`ttlMs`). They are
-    /// dropped earlier after a notification of their change, after the end of a subscription (unless it was cancelled), and after a 401 or
+    /// dropped earlier after a notification of their change, after the end of a subscription (unless this end cancelled it), and after a
+    /// 401 or
     /// 403. The list of tools is also dropped if the server refuses a request because a header is missing or wrong. With a cache, all
     /// requests of a client must be made for the same caller. Default: `false`.
     pub cache: bool,
@@ -313,7 +314,7 @@ pub enum HttpFailure {
 /// not name the request. After such a 400, a call is repeated as after a 404 if the text, or the message of the error, contains the word
 /// "session".
 ///
-/// If the server answers a call with any other status from 300 to 499, and the body has no error, the call ends with the error
+/// In every other case, if the server answers a call with a status from 300 to 499, and the body has no error, the call ends with the error
 /// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), whose message names the status. If the status is 500 or higher, and the body has no
 /// error, the call is lost.
 ///

@@ -430,7 +430,8 @@ impl HttpClient {
     /// Ends the calls with these numbers, whose responses are in a frame.
     fn take_responses(&mut self, numbers: &[u64], frame: &Bytes) {
         for answered in numbers.iter().copied().map(ExchangeId) {
-            // The response came on the stream of another request, so the call's own request is given up.
+            // If the response came on the stream of another request, the call's own request is given up. On its own stream the rest is
+            // ignored already.
             let request = self.calls.get(&answered).and_then(|call| call.request());
             self.settle(answered, frame);
             if let Some(request) = request.filter(|request| self.exchanges.get(request).is_some_and(|open| !open.ignores_rest())) {

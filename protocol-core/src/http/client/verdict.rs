@@ -90,7 +90,7 @@ fn names_session(text: &[u8]) -> bool {
     text.windows(7).any(|word| word.eq_ignore_ascii_case(b"session"))
 }
 
-/// The verdict on the response to a request. If the client fails because of the response, `fault` is the reason.
+/// The verdict on the response to a request. If the client fails because of the status, `fault` is the reason.
 pub(super) fn judge(subject: Subject, status: u16, fault: &HttpFault, answer: Answer) -> Verdict {
     use Subject::{Initialize, Legacy, Modern, Probe};
     match (subject, status, answer) {

@@ -289,7 +289,7 @@ impl Bench {
 fn faults_of_a_post_are_reported_in_their_order() {
     let long = "x".repeat(100);
     // Each row has a part of the request, a wrong value for it, and the status. The request of a row has the faults of this row and of all
-    // later rows.
+    // later rows, and the fault of the row is reported.
     let faults: [(&str, &str, u16); 8] = [
         ("host", "evil.example.com", 403),
         ("origin", "http://evil.example.com", 403),
