@@ -396,7 +396,7 @@ const NEXT: &str = "others_were_first: false, next: ";
 /// The text before the number of replies for the last frame, which has no effect any more.
 const OWED: &str = "arriving: Arriving { lane: Lane(0), replies: ";
 const QUIET: &str = "quiet_until: Instant(";
-const RATE: &str = "free_at: Instant(";
+const RATE: &str = "full_at: Instant(";
 /// The text before the bytes of frames that were sent, after which come the bytes of queued frames.
 const SHORT: &str = "short: ByteQueue { bytes: [";
 
