@@ -516,9 +516,6 @@ impl Model {
         let (result, error) = (&frame["result"], frame.get("error"));
         let has_revision = |versions: &Value| versions.as_array().is_some_and(|all| all.contains(&Value::from(REVISION)));
         if result.is_object() && has_revision(&result["supportedVersions"]) {
-            if let Some(Opening::Greeting { exchange, .. }) = self.opening {
-                self.take_back(exchange);
-            }
             return self.begin_stateless(&result["capabilities"]);
         }
         if is_late {
@@ -542,6 +539,9 @@ impl Model {
     }
 
     fn begin_stateless(&mut self, server: &Value) {
+        if let Some(Opening::Greeting { exchange, .. }) = self.opening {
+            self.take_back(exchange);
+        }
         (self.phase, self.opening, self.handshake_at, self.is_stateless) = (Phase::Ready, None, None, true);
         self.push_event("ready".to_owned());
         let lists = ["tools", "prompts", "resources"].into_iter().filter(|kind| server[*kind]["listChanged"] == true);

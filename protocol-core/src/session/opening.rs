@@ -184,12 +184,7 @@ impl Session {
             Opening::Probe { is_last } => self.handle_probe_answer(is_last, body),
             Opening::Handshake => self.handle_handshake_answer(body),
             Opening::LateProbe => match self.rules.dialect.read_probe_answer(&body, &self.config.local_end()) {
-                ProbeVerdict::Modern(peer) => {
-                    if let Some(handshake) = self.handshake.opened() {
-                        self.outbox.withdraw(handshake.ticket());
-                    }
-                    self.begin_stateless(peer);
-                }
+                ProbeVerdict::Modern(peer) => self.begin_stateless(peer),
                 _ => {
                     self.handshake.forget_late_probe();
                     self.stats.late_frames = self.stats.late_frames.saturating_add(1);
@@ -214,8 +209,11 @@ impl Session {
         }
     }
 
-    /// Opened, Probing -> Ready, with stateless requests from now on.
+    /// Opened, Probing -> Ready, with stateless requests from now on. A handshake request that was not polled is never sent.
     fn begin_stateless(&mut self, peer: Box<PeerInfo>) {
+        if let Some(handshake) = self.handshake.opened() {
+            self.outbox.withdraw(handshake.ticket());
+        }
         self.handshake.complete();
         self.set_peer(peer);
         self.stamp_requests();
