@@ -25,7 +25,13 @@ impl Session {
     pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
         self.advance(now);
         match self.admit(&call) {
-            Ok(depth) => Ok(self.start(&call, depth)),
+            Ok(depth) => {
+                let id = self.start(&call, depth);
+                // The other steps of `tidy` are not needed: a new call adds no progress, makes no lane idle, and starts only in an open
+                // session.
+                self.bound_output();
+                Ok(id)
+            }
             Err(why) => Err(InvokeError { why, call: Box::new(call) }),
         }
     }
@@ -126,7 +132,6 @@ impl Session {
         let is_sent_now = self.handshake.may_send_requests() || (call.op().is_ping() && !self.handshake.is_probing());
         if is_sent_now && self.rules.stateless && self.serve_locally(call.outgoing()) {
             self.push_event(Event::Done { id, outcome: Outcome::Result(Json::empty_object()), partial: None, last: None });
-            self.bound_output();
             return id;
         }
         let mut new = if is_sent_now {
@@ -143,8 +148,6 @@ impl Session {
         };
         new.arm(id, &mut self.timers);
         self.outbound_calls.insert(id, new);
-        // The other steps of `tidy` are not needed: a new call adds no progress, makes no lane idle, and starts only in an open session.
-        self.bound_output();
         id
     }
 
