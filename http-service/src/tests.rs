@@ -71,7 +71,7 @@ impl Body for Whole {
     }
 }
 
-/// What has happened to handlers.
+/// Counts and flags that the handlers set.
 #[derive(Default)]
 struct Seen {
     cancelled: AtomicUsize,

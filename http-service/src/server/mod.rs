@@ -178,8 +178,7 @@ impl Shared {
     fn verb<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let (value, starts_deadlines) = self.engine.verb(|state, now, _| {
             let value = change(state, now);
-            let mut no_extensions = None;
-            state.distribute(&mut no_extensions);
+            state.distribute();
             (value, state.starts_deadlines())
         });
         if starts_deadlines {
@@ -239,8 +238,7 @@ impl Shared {
                 state.apply(session, report, now);
             }
             // The orders that follow from the reports are moved with the earlier ones.
-            let mut no_extensions = None;
-            state.distribute(&mut no_extensions);
+            state.distribute();
             state.take_orders(session, orders, waker, spare);
         });
     }

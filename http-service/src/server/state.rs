@@ -106,7 +106,7 @@ impl State {
     ) -> (HttpExchangeId, Option<(SessionKey, Era)>) {
         let exchange = self.server.handle_request(request, context, now);
         self.exchanges.insert(exchange, None);
-        (exchange, self.distribute(extensions))
+        (exchange, self.distribute_with(extensions))
     }
 
     /// The next part of a response. If there is none yet, keeps `spare`, a clone of `waker` (see [`park`]), to wake the task that waits for
@@ -207,9 +207,14 @@ impl State {
         }
     }
 
+    /// Distributes the events of the server, of which none passes on the frame of a new request.
+    pub(super) fn distribute(&mut self) {
+        self.distribute_with(&mut None);
+    }
+
     /// Distributes the events of the server to the sessions and to the tasks that wait for responses. Returns the session
     /// that was opened, if there is one. `extensions` go with the first frame.
-    pub(super) fn distribute(&mut self, extensions: &mut Option<Extensions>) -> Option<(SessionKey, Era)> {
+    fn distribute_with(&mut self, extensions: &mut Option<Extensions>) -> Option<(SessionKey, Era)> {
         let mut opened = None;
         while let Some(event) = self.server.poll_event() {
             match event {
