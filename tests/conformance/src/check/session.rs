@@ -379,18 +379,22 @@ impl<'a> Session<'a> {
         Ok(number)
     }
 
-    /// Opens a connection, and writes nothing.
-    pub(super) async fn silent_connection(&mut self) -> Result<tokio::net::TcpStream, Stop> {
-        let until = self.deadline();
+    /// The server, if it is over HTTP.
+    fn server(&self) -> Result<&Server, Stop> {
         let Link::Http(server) = &self.link else { return not_run("it is not over HTTP") };
-        Ok(server.connect(until).await?)
+        Ok(server)
+    }
+
+    /// Opens a connection, and writes nothing.
+    pub(super) async fn silent_connection(&self) -> Result<tokio::net::TcpStream, Stop> {
+        Ok(self.server()?.connect(self.deadline()).await?)
     }
 
     /// Opens a connection, and writes the first two lines of a POST and then `rest`.
-    pub(super) async fn unfinished_post(&mut self, rest: &[u8]) -> Result<tokio::net::TcpStream, Stop> {
+    pub(super) async fn unfinished_post(&self, rest: &[u8]) -> Result<tokio::net::TcpStream, Stop> {
         use tokio::io::AsyncWriteExt;
         let mut socket = self.silent_connection().await?;
-        let Link::Http(server) = &self.link else { return not_run("it is not over HTTP") };
+        let server = self.server()?;
         let begin = format!("POST {} HTTP/1.1\r\nhost: {}\r\n", server.path(), server.host());
         if socket.write_all(&[begin.as_bytes(), rest].concat()).await.is_err() {
             return Err(Fault::Died("a connection was closed".to_owned()).into());
