@@ -26,11 +26,11 @@ impl ValidationErrors {
             self.text.push_str("; ");
         }
         let begin = self.text.len();
-        push_cut(&mut self.text, &pointer.to_string());
+        push_cut(&mut self.text, pointer);
         if self.text.len() > begin {
             self.text.push_str(": ");
         }
-        push_cut(&mut self.text, &what.to_string());
+        push_cut(&mut self.text, what);
     }
 
     /// Fails with the text if there is any error.
@@ -47,9 +47,10 @@ impl ValidationErrors {
 }
 
 /// Appends `text`, shortened to [`MAX_CHARACTERS`] and an ellipsis if it is longer.
-fn push_cut(out: &mut String, text: &str) {
+fn push_cut(out: &mut String, text: &dyn Display) {
+    let text = text.to_string();
     match text.char_indices().nth(MAX_CHARACTERS) {
-        None => out.push_str(text),
+        None => out.push_str(&text),
         // Shortened in the middle: the end of an error's text says what is wrong, and the end of a pointer names the innermost value.
         Some(_) => {
             let head: String = text.chars().take(MAX_CHARACTERS / 2).collect();

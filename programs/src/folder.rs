@@ -26,12 +26,10 @@ impl Folder {
             self.next = self.next.checked_add(1).ok_or("there are too many files")?;
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(mut file) => {
-                    let written = file.write_all(&bytes).and_then(|()| file.flush());
-                    return written.map(|()| path.clone()).map_err(|error| {
-                        // An incomplete file is of no use, and may fill the disk.
-                        let _ = fs::remove_file(&path);
-                        format!("{}: {error}", path.display())
-                    });
+                    let Err(error) = file.write_all(&bytes).and_then(|()| file.flush()) else { return Ok(path) };
+                    // An incomplete file is of no use, and may fill the disk.
+                    let _ = fs::remove_file(&path);
+                    return Err(format!("{}: {error}", path.display()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(format!("{}: {error}", path.display())),

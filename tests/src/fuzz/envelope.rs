@@ -103,7 +103,7 @@ fn to_a_server(data: &[u8], kind: &FrameKind<'_>) {
                 assert_eq!(served, None);
             }
             Message::Request { id, method, params } => {
-                // The session also reports a `_meta` that the parameters repeat, for which `judge` does not look.
+                // The session also reports a `_meta` that the parameters repeat, for which `classify` does not look.
                 assert_eq!(answered.len(), 1, "a request is answered once");
                 assert!(answered[0].0.as_ref() == Some(id), "the answer has the id of the request: {answered:?}");
                 if let Some(served) = served {
