@@ -139,8 +139,7 @@ fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
     let repeats = ledger.terms.repeats_values && (params.get("message").is_some() || params.get("_meta").is_some());
     let rises = |last| value > f64::from_bits(last) || (repeats && value == f64::from_bits(last));
     let rises = ledger.pending[at].last.is_none_or(rises);
-    let is_shared = || ledger.pending.iter().filter(|pending| pending.token.as_ref() == Some(&token)).nth(1).is_some();
-    must(rises || (ledger.altered && is_shared()), || format!("not above the last value: {text}"))
+    must(rises || (ledger.altered && ledger.pending[at].shares_token), || format!("not above the last value: {text}"))
 }
 
 /// G4.

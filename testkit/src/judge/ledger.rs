@@ -223,6 +223,8 @@ pub(super) struct Pending {
     pub(super) began_call: Option<bool>,
     /// Its progress token or invocation id, as JSON, if it began a call, or may have.
     pub(super) token: Option<String>,
+    /// `true` if another request with this lane and token was pending at the same time: an update may then be about either of them.
+    pub(super) shares_token: bool,
     /// The bits of the last progress value that was sent for it.
     pub(super) last: Option<u64>,
     /// The caller that it names, if it is stateless.
@@ -262,8 +264,8 @@ impl Ledger {
         self.pending.iter().position(|pending| pending.id == id && pending.lane == lane)
     }
 
-    /// The index of the oldest request of the peer with this lane and progress token. Progress of a newer request with the same token is
-    /// sent only after the answer to the oldest.
+    /// The index of the oldest request of the peer with this lane and progress token. If another has the same token, nothing tells which of
+    /// them an update is about ([`Pending::shares_token`]).
     pub(super) fn reported_by(&self, lane: Lane, token: &str) -> Option<usize> {
         self.pending.iter().position(|pending| pending.token.as_deref() == Some(token) && pending.lane == lane)
     }
@@ -520,11 +522,16 @@ impl Ledger {
             Some(id) if (is_request(value) || !is_proper(value)) && !effect.dropped => {
                 let token = params["_meta"].get("progressToken").or_else(|| params.get("invocationId")).map(Value::to_string);
                 let token = token.filter(|_| began_call != Some(false));
+                let mut shares_token = false;
+                for other in self.pending.iter_mut().filter(|other| token.is_some() && other.token == token && other.lane == lane) {
+                    (other.shares_token, shares_token) = (true, true);
+                }
                 self.pending.push(Pending {
                     lane,
                     id: id.to_string(),
                     began_call,
                     token,
+                    shares_token,
                     last: None,
                     stamp: Stamp::read(value),
                     is_early: !self.era.calls_stateless,

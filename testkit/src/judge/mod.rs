@@ -36,7 +36,7 @@ pub enum Guarantee {
     /// G2. Judged in full.
     OneResponse,
     /// G3. Judged in full, for what is sent and for the events about what the peer has sent. If the peer may break rules
-    /// ([`Judge::distrust_peer`]) and uses a token for several requests that are not answered, the values with this token are not compared.
+    /// ([`Judge::distrust_peer`]) and uses a token for several requests at a time, the values that are sent for these are not compared.
     ProgressRises,
     /// G4. Judged in full.
     SilentAfterClosed,
