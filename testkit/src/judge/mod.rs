@@ -19,7 +19,7 @@ use std::hash::{Hash, Hasher};
 
 use protocol_core::{
     AlarmId, Config, Event, Gone, InboundId, InputKey, Instant, Invoke, Lane, Limits, Notice, OutboundId, PendingInput, Received,
-    Reply, Reported, Stats, Transmit, TransportEnd,
+    Reply, Reported, Stats, Transmit, TransportEnd, Violation,
 };
 use serde_json::Value;
 
@@ -248,19 +248,22 @@ pub struct Effect {
     pub cancelled: bool,
     /// The frame was a request whose id was in use, so it is never answered.
     pub dropped: bool,
+    /// The frame broke a rule.
+    pub violated: bool,
 }
 
 impl Effect {
     /// The effect of a frame, from the counters before and after it.
     #[must_use]
     pub fn between(before: &Stats, after: &Stats, received: Received) -> Self {
-        let duplicate = protocol_core::Violation::DuplicateRequest;
-        let is_duplicate = after.violations(duplicate) > before.violations(duplicate);
+        let breaks = |rule: &Violation| after.violations(*rule) > before.violations(*rule);
+        let is_duplicate = breaks(&Violation::DuplicateRequest);
         Self {
             received,
             began: after.inbound_calls.saturating_sub(before.inbound_calls),
             cancelled: after.cancelled_calls > before.cancelled_calls || after.inbound_calls < before.inbound_calls,
             dropped: is_duplicate && after.queued_bytes == before.queued_bytes,
+            violated: Violation::ALL.iter().any(breaks),
         }
     }
 }

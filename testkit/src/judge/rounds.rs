@@ -15,11 +15,12 @@ use super::{Fact, Read};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     /// The requests of ours that may be answered with a round, and that were neither answered nor cancelled: by id, in the form of
-    /// [`request_of`].
+    /// [`request_of`]. A frame in which the session has found a violation may be no response, or be ignored, even if it has the id of a
+    /// request. So its request is kept until another response, the retry or the end of the call.
     open: BTreeMap<u64, String>,
     /// The calls of retries, by the ids of the retries.
     calls: BTreeMap<u64, u64>,
-    /// The rounds that have no retry yet.
+    /// The rounds that have no retry yet. Only one of those of one call is the round that the session has taken.
     asked: Vec<Round>,
     /// The number of answers to the last round of each call.
     answered: BTreeMap<u64, usize>,
@@ -140,10 +141,17 @@ impl Rounds {
 
     /// Ends a call; returns its exchanges.
     pub(super) fn end(&mut self, call: u64) -> Vec<u64> {
-        self.asked.retain(|round| round.call != call);
+        self.close(call);
         self.answered.remove(&call);
         let all = self.calls.iter().filter(|(_, of)| **of == call).map(|(id, _)| *id);
         all.chain([call]).collect()
+    }
+
+    /// Ends the open exchange of a call, and its rounds.
+    fn close(&mut self, call: u64) {
+        self.asked.retain(|round| round.call != call);
+        let calls = &self.calls;
+        self.open.retain(|id, _| calls.get(id).unwrap_or(id) != &call);
     }
 
     pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
@@ -155,13 +163,15 @@ impl Rounds {
         let Some(id) = value["id"].as_u64() else { return };
         match fact {
             Fact::Sent { .. } if has_rounds(value) => {
-                if let Some(at) = self.index_of_retried(value) {
-                    self.calls.insert(id, self.asked.remove(at).call);
+                if let Some(call) = self.call_of_retry(value) {
+                    self.close(call);
+                    self.calls.insert(id, call);
                 }
                 self.open.insert(id, request_of(value));
             }
-            Fact::Received { .. } if value.get("method").is_none() => {
-                let Some(request) = self.open.remove(&id).filter(|_| is_round(value)) else { return };
+            Fact::Received { effect, .. } if value.get("method").is_none() => {
+                let request = if effect.violated { self.open.get(&id).cloned() } else { self.open.remove(&id) };
+                let Some(request) = request.filter(|_| is_round(value)) else { return };
                 let result = &value["result"];
                 let state = result.get("requestState").map(Value::to_string);
                 let call = self.call_of(id);
@@ -189,7 +199,7 @@ pub(super) fn rounds_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<
             let state = given.get("requestState").map(Value::to_string);
             retried.state == state && retried.names == names(&given["inputResponses"])
         }
-        None => ledger.rounds.index_of_retried(value).is_some(),
+        None => ledger.missed || ledger.rounds.index_of_retried(value).is_some(),
     };
     if is_fit {
         Ok(())

@@ -111,6 +111,26 @@ fn every_case_that_a_fuzzer_found_is_explained() {
     assert_eq!(explained, found, "tests/corpus/FOUND.md has a row for each case, in order");
 }
 
+/// A fuzzer found the stored case, in which a frame without a result has the id of a retry, and the round that answers the retry follows. The
+/// other rows are further frames that the judge reads differently than the session: one repeats a member, one is nested too deep, and two
+/// have a number that only the session reads.
+#[test]
+fn the_judge_knows_the_round_of_a_call_after_a_frame_that_may_be_no_response() {
+    let case = include_str!("../../corpus/session/found-round-after-a-frame-that-is-no-response");
+    let (first, round) = (r#"{"rpc":"","id":6,"resuL":{}}"#, r#""result":{"resultType""#);
+    assert!(case.contains(first) && case.contains(round));
+    let deep = format!(r#"{{"jsonrpc":"2.0","id":6,"result":{}{}}}"#, "[".repeat(128), "]".repeat(128));
+    for frame in [
+        r#"{"jsonrpc":"2.0","id":6,"id":6,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":6,"result":{"resultType":"input_required","requestState":"s"},"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":6,"n":1e999}"#,
+        &deep,
+    ] {
+        tests::fuzz::session(case.replace(first, frame).as_bytes());
+    }
+    tests::fuzz::session(case.replace(round, r#""result":{"n":1e999,"resultType""#).as_bytes());
+}
+
 /// Generates cases of the target `session` in which clients choose the era. Few of the stored cases have such a client.
 #[test]
 fn a_client_that_chooses_the_era_keeps_its_guarantees_with_frames_in_any_order() {
