@@ -6,9 +6,10 @@ use protocol_core::session::{CancelReason, InputFailed};
 
 /// The reason for which an input request has no valid answer.
 ///
-/// An input request that the protocol or its revision does not have fails as if its capability were missing. So does every input request in
-/// MCP 2026-07-28 if states cannot be sealed: without the feature `seal`, if the [`Runtime`](crate::Runtime) has no clock, or if it has no
-/// random bytes and the service has no keys ([`Service::seal_keys`](crate::Service::seal_keys)).
+/// An input request that the protocol or its revision does not have fails as if its capability were missing. In MCP 2026-07-28 only the
+/// handlers of tools, prompts and resources can make input requests, and only if states can be sealed: not without the feature `seal`, if the
+/// [`Runtime`](crate::Runtime) has no clock, or if it has no random bytes and the service has no keys
+/// ([`Service::seal_keys`](crate::Service::seal_keys)). Otherwise an input request fails with [`AskFailed::Invalid`], which says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskFailed {

@@ -172,7 +172,7 @@ impl Audit<'_> {
 }
 
 /// The schema that a `$ref` names: a definition, or the whole schema.
-fn target<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
+pub(crate) fn target<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     match reference.as_str()?.strip_prefix('#')? {
         "" => Some(root),
         pointer => {

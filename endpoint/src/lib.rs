@@ -48,7 +48,7 @@
 //! keywords of nearly all derived schemas itself: types, members, choices, ranges of numbers, and lengths of lists and strings. With the
 //! feature `validate`, schemas with other keywords that restrict values are checked by the crate `jsonschema`. Without the feature, a tool
 //! or prompt with such a schema cannot be registered, and an input request for an answer with such a schema fails
-//! ([`AskFailed::Invalid`]); the error of the registration ([`SchemaUnchecked`]) names the keyword.
+//! ([`AskFailed::Invalid`]); the error of the registration ([`SchemaRefused`]) names the keyword.
 //!
 //! ## Tracing
 //!
@@ -109,6 +109,6 @@ pub use peer::{Call, Canceller, Peer};
 pub use rounds::SealKeys;
 pub use service::{
     Catalog, Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
-    ResourceTemplate, ResourceUri, SchemaInvalid, SchemaUnchecked, Service, Tool, ToolError,
+    ResourceTemplate, ResourceUri, SchemaRefused, Service, Tool, ToolError,
 };
 pub use state::{CallError, CallOutcome, Counters};

@@ -1,7 +1,6 @@
 //! The JSON Schemas of Rust types. They are sent to the peer, and values from the peer are checked against them.
 
-use core::any::{Any, TypeId};
-use core::fmt;
+use core::any::{Any, TypeId, type_name};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -43,12 +42,96 @@ impl<V> PerType<V> {
 
 /// A schema with its checker.
 pub(crate) struct Shape {
+    /// The schema as it is sent to the peer.
     schema: Json,
     checker: Checker,
     /// A quick check that recognizes most valid arguments without parsing them into a [`Value`].
     plain: Option<Plain>,
-    /// `true` if the type is `()`, which is read from an empty object.
-    unit: bool,
+    reading: Reading,
+    /// The reason for which no arguments have this shape.
+    fault: Option<String>,
+}
+
+/// How a value is read from JSON. `null` stands for arguments that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// As it is.
+    Verbatim,
+    /// From an object, which is empty if it is missing.
+    Object,
+    /// From an object, which may be missing: the value is then `None`. So it is if the object is empty although members are required, since
+    /// many clients always send an object.
+    Optional,
+    /// From an empty object. The type is `()`.
+    Unit,
+}
+
+/// The types of JSON that a schema allows, a bit for each: null, an object, any other type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kinds(u8);
+
+impl Kinds {
+    const NONE: Self = Self(0);
+    const NULL: Self = Self(1);
+    const OBJECT: Self = Self(2);
+    const OTHER: Self = Self(4);
+
+    /// The types that a schema allows; `None` if it restricts none. `root` is the schema that its references are resolved in.
+    fn of(schema: &Value, root: &Value) -> Option<Self> {
+        /// The maximum number of schemas in each other. A deeper one, or a definition by itself alone, counts as not restricted.
+        const MAX_DEPTH: u8 = 32;
+        Self::within(schema, root, MAX_DEPTH)
+    }
+
+    fn within(schema: &Value, root: &Value, depth: u8) -> Option<Self> {
+        let Value::Object(rules) = schema else { return (*schema == false).then_some(Self::NONE) };
+        let depth = depth.checked_sub(1)?;
+        let listed = |list: &[Value], kind: fn(&Value) -> Self| list.iter().map(kind).fold(Self::NONE, Self::or);
+        let named = |name: &Value| match name.as_str() {
+            Some("null") => Self::NULL,
+            Some("object") => Self::OBJECT,
+            _ => Self::OTHER,
+        };
+        let mut kinds = None;
+        for (keyword, rule) in rules {
+            let allowed = match (keyword.as_str(), rule) {
+                ("type", Value::Array(names)) => Some(listed(names, named)),
+                ("type", name) => Some(named(name)),
+                ("enum", Value::Array(values)) => Some(listed(values, Self::of_value)),
+                ("const", value) => Some(Self::of_value(value)),
+                ("$ref", _) => check_plain::target(root, rule).and_then(|target| Self::within(target, root, depth)),
+                ("anyOf" | "oneOf", Value::Array(parts)) => {
+                    let mut parts = parts.iter().map(|part| Self::within(part, root, depth));
+                    parts.try_fold(Self::NONE, |all, part| Some(all.or(part?)))
+                }
+                ("allOf", Value::Array(parts)) => {
+                    parts.iter().filter_map(|part| Self::within(part, root, depth)).reduce(Self::and)
+                }
+                _ => None,
+            };
+            kinds = match (kinds, allowed) {
+                (Some(one), Some(other)) => Some(Self::and(one, other)),
+                (one, other) => one.or(other),
+            };
+        }
+        kinds
+    }
+
+    const fn of_value(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::NULL,
+            Value::Object(_) => Self::OBJECT,
+            _ => Self::OTHER,
+        }
+    }
+
+    const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
 }
 
 /// Checks values against a schema.
@@ -100,19 +183,10 @@ impl Checker {
     }
 }
 
-/// The error message about a keyword that cannot be checked. The field is the JSON pointer of the keyword.
-pub(crate) struct Unchecked<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Unchecked<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is checked only with the feature `validate` of the crate endpoint", self.0)
-    }
-}
-
 impl Shape {
     /// The shape of the JSON that a `T` is deserialized from.
     pub(crate) fn of<T: JsonSchema>() -> Self {
-        Self::new(schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize()), false)
+        Self::new(schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize()), Reading::Verbatim)
     }
 
     /// The shape of the arguments of a tool, made once for each type.
@@ -123,17 +197,33 @@ impl Shape {
 
     /// The shape of the arguments of a tool, which are an object. If the schema lists its properties, other members are not allowed, unless
     /// it has `additionalProperties` or a keyword that may allow them, such as a reference, an alternative or a condition.
+    ///
+    /// The schema has `"type": "object"` at its root, since clients refuse a whole list with a tool whose schema has another type or none.
+    /// So a type that is also read from other JSON is a fault: not all of its values could be sent.
     fn make_arguments<T: JsonSchema>() -> Self {
         let mut schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
-        let unit = schema.get("type").is_some_and(|kind| kind == "null");
-        if unit {
-            schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
-        } else if !schema.is_object() {
-            // The schema is `true`, which allows any value; arguments must still be an object.
-            schema = json!({"type": "object"});
+        let reading = match Kinds::of(&schema, &schema) {
+            None | Some(Kinds::OBJECT) => Reading::Object,
+            Some(Kinds::NULL) => Reading::Unit,
+            Some(kinds) if kinds == Kinds::OBJECT.or(Kinds::NULL) => Reading::Optional,
+            Some(_) => {
+                let name = type_name::<T>();
+                let fault = format!(
+                    "arguments are an object, but `{name}` is also or only read from other JSON: make it a field of a struct, such as \
+                     `struct Arguments {{ value: {name} }}`"
+                );
+                return Self { fault: Some(fault), ..Self::new(schema, Reading::Object) };
+            }
+        };
+        match reading {
+            Reading::Unit => schema = json!({"properties": {}, "additionalProperties": false}),
+            Reading::Optional => drop_null(&mut schema),
+            // The schema `true` allows any value.
+            _ if !schema.is_object() => schema = json!({}),
+            _ => {}
         }
         if let Some(members) = schema.as_object_mut() {
-            members.entry("type").or_insert_with(|| json!("object"));
+            members.insert(String::from("type"), json!("object"));
             if members.get("additionalProperties") == Some(&Value::Bool(false)) {
                 // Without `properties`, the error message of the check would not name the argument.
                 members.entry("properties").or_insert_with(|| json!({}));
@@ -143,7 +233,12 @@ impl Shape {
                 members.entry("additionalProperties").or_insert(Value::Bool(false));
             }
         }
-        Self::new(schema, unit)
+        let (fault, mut sent) = (unlisted(&schema).map(|fault| format!("the schema {fault}")), schema.clone());
+        if let (Reading::Optional, Some(members)) = (reading, sent.as_object_mut()) {
+            // All of them may be left out.
+            members.remove("required");
+        }
+        Self { fault, schema: encode(&sent), ..Self::new(schema, reading) }
     }
 
     /// The shape of the arguments of a tool whose schema is known only at run time. The error is the predicate of a sentence whose subject
@@ -153,63 +248,87 @@ impl Shape {
         if value.get("type").is_none_or(|kind| kind != "object") {
             return Err(String::from("is not one of an object: it has no `\"type\": \"object\"`"));
         }
+        if let Some(fault) = unlisted(&value) {
+            return Err(fault);
+        }
         let plain = Plain::of(&value);
         let checker = Checker::new(value);
         checker.check_schema()?;
-        Ok(Self { schema, checker, plain, unit: false })
+        Ok(Self { schema, checker, plain, reading: Reading::Object, fault: None })
     }
 
-    fn new(schema: Value, unit: bool) -> Self {
+    fn new(schema: Value, reading: Reading) -> Self {
         let (encoded, plain) = (encode(&schema), Plain::of(&schema));
-        Self { schema: encoded, checker: Checker::new(schema), plain, unit }
+        Self { schema: encoded, checker: Checker::new(schema), plain, reading, fault: None }
     }
 
     /// Checks `json` against the schema and returns a clone of `json`.
     pub(crate) fn check(&self, json: &Json) -> Result<Json, String> {
-        if !self.plain.as_ref().is_some_and(|plain| plain.fits(json)) {
+        let json = self.given(json);
+        if !self.plain.as_ref().is_some_and(|plain| plain.fits(&json)) {
             let value: Value = json.decode().map_err(message_of)?;
             self.checker.check(&value, json.as_bytes().len())?;
         }
-        Ok(json.clone())
+        Ok(json.into_owned())
     }
 
-    /// The JSON pointer of the first keyword in the schema that cannot be checked; `None` if all can be.
-    pub(crate) fn unchecked(&self) -> Option<String> {
-        self.checker.unchecked()
+    /// The reason for which a tool or prompt with these arguments cannot be registered, or an answer cannot be requested: it is the fault
+    /// of the type, or names the first keyword that cannot be checked.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let unchecked = || {
+            let keyword = self.checker.unchecked()?;
+            Some(format!("{keyword} is checked only with the feature `validate` of the crate endpoint"))
+        };
+        self.fault.clone().or_else(unchecked)
     }
 
-    /// Returns the shape if every keyword of the schema can be checked. The error names the first keyword that cannot.
+    /// Returns the shape, unless there is a reason to refuse it.
     pub(crate) fn checked(self) -> Result<Self, String> {
-        match self.unchecked() {
-            None => Ok(self),
-            Some(keyword) => Err(Unchecked(&keyword).to_string()),
-        }
+        self.refusal().map_or(Ok(self), Err)
     }
 
     pub(crate) fn schema(&self) -> &Json {
         &self.schema
     }
 
+    /// The JSON to read a value from: `{}` for missing arguments.
+    fn given<'a>(&self, json: &'a Json) -> Cow<'a, Json> {
+        match self.reading {
+            Reading::Verbatim => Cow::Borrowed(json),
+            _ if is_missing(json) => Cow::Owned(Json::empty_object()),
+            _ => Cow::Borrowed(json),
+        }
+    }
+
     /// Checks `json` against the schema and decodes it. The error consists of the validation errors, each with the JSON pointer of the
     /// value that is not valid.
     pub(crate) fn read<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
-        match self.read_plain(json) {
-            Some(value) => Ok(value),
-            None => self.validate(json),
+        let given = self.given(json);
+        let read = || self.read_plain(&given).map_or_else(|| self.validate(&given), Ok);
+        if self.reading != Reading::Optional {
+            return read();
+        }
+        let none = || serde_json::from_value(Value::Null).map_err(|error| error.to_string());
+        match is_missing(json) {
+            true => none(),
+            false => read().or_else(|errors| if given.as_bytes() == b"{}" { none() } else { Err(errors) }),
         }
     }
 
     /// Decodes `json` without a [`Value`] in between, if the quick check finds it valid.
     fn read_plain<T: DeserializeOwned>(&self, json: &Json) -> Option<T> {
         let fits = self.plain.as_ref().is_some_and(|plain| plain.fits(json));
-        let read = || if self.unit { serde_json::from_value(Value::Null).ok() } else { json.decode().ok() };
+        let read = || match self.reading {
+            Reading::Unit => serde_json::from_value(Value::Null).ok(),
+            _ => json.decode().ok(),
+        };
         fits.then(read).flatten()
     }
 
     fn validate<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
         let value: Value = json.decode().map_err(message_of)?;
         self.checker.check(&value, json.as_bytes().len())?;
-        if self.unit {
+        if self.reading == Reading::Unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
         }
         // The second and third attempt are for types that deserialize only from text, and for `3.0`, which is an integer for a schema but
@@ -217,6 +336,52 @@ impl Shape {
         T::deserialize(&value)
             .or_else(|_| json.decode())
             .or_else(|_| serde_json::from_value(whole_numbers(value)).map_err(|error| error.to_string()))
+    }
+}
+
+/// Returns `true` for `null`, which stands for arguments that are missing.
+fn is_missing(json: &Json) -> bool {
+    json.as_bytes() == b"null"
+}
+
+/// Removes null from what the root of a schema allows. An alternative that is then the only one takes the place of the root.
+fn drop_null(schema: &mut Value) {
+    let root = schema.clone();
+    let Some(members) = schema.as_object_mut() else { return };
+    for key in ["anyOf", "oneOf"] {
+        let Some(Value::Array(parts)) = members.get_mut(key) else { continue };
+        parts.retain(|part| Kinds::of(part, &root) != Some(Kinds::NULL));
+        if let [Value::Object(only)] = &**parts {
+            let only = only.clone();
+            let is_text = |name: &String| matches!(&**name, "title" | "description");
+            if only.keys().all(|name| is_text(name) || name == key || !members.contains_key(name)) {
+                members.remove(key);
+                for (name, rule) in only {
+                    members.entry(name).or_insert(rule);
+                }
+            }
+        }
+    }
+}
+
+/// The fault of a schema of an object with which the official clients refuse the whole list of tools, as the predicate of a sentence whose
+/// subject is the schema. They take only objects in `properties`, although a schema may also be `true` or `false`.
+fn unlisted(schema: &Value) -> Option<String> {
+    let fault = |path: &str, what: &str| Some(format!("has {path}, which is not {what}: clients refuse the whole list with it"));
+    match schema.get("properties") {
+        None => {}
+        Some(Value::Object(named)) => {
+            if let Some((name, _)) = named.iter().find(|(_, schema)| !schema.is_object()) {
+                return fault(&format!("/properties/{name}"), "an object, such as `{}` for any value");
+            }
+        }
+        Some(_) => return fault("/properties", "an object"),
+    }
+    match schema.get("required") {
+        Some(required) if !required.as_array().is_some_and(|names| names.iter().all(Value::is_string)) => {
+            fault("/required", "a list of names")
+        }
+        _ => None,
     }
 }
 
@@ -272,9 +437,9 @@ impl Output {
         if schema.as_bool() == Some(true) || schema.as_object().is_some_and(Map::is_empty) {
             return Self::Any;
         }
-        if is_object(&schema) {
+        if Kinds::of(&schema, &schema) == Some(Kinds::OBJECT) && unlisted(&schema).is_none() {
             if let Some(members) = schema.as_object_mut() {
-                members.entry("type").or_insert_with(|| json!("object"));
+                members.insert(String::from("type"), json!("object"));
                 if members.get("additionalProperties") == Some(&Value::Bool(false)) {
                     // Without `properties`, error messages would not name the member.
                     members.entry("properties").or_insert_with(|| json!({}));
@@ -380,13 +545,6 @@ fn is_string(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "string") && schema.as_object().is_some_and(|all| all.keys().all(allows_any))
 }
 
-/// Returns `true` for a schema that allows only objects.
-fn is_object(schema: &Value) -> bool {
-    let all = |key: &str| schema.get(key).and_then(Value::as_array).is_some_and(|parts| parts.iter().all(is_object));
-    let any = |key: &str| schema.get(key).and_then(Value::as_array).is_some_and(|parts| parts.iter().any(is_object));
-    schema.get("type").is_some_and(|kind| kind == "object") || all("anyOf") || all("oneOf") || any("allOf")
-}
-
 /// The schema of `T` as MCP allows it for elicitation: a flat object of primitive types and choices. Fails if a field has another type; the
 /// error names the first such field.
 pub(crate) fn flat<T: JsonSchema>() -> Result<Shape, String> {
@@ -404,7 +562,7 @@ pub(crate) fn flat<T: JsonSchema>() -> Result<Shape, String> {
     if let (Some(members), Some(required)) = (form.as_object_mut(), schema.get("required")) {
         members.insert(String::from("required"), required.clone());
     }
-    Ok(Shape::new(form, false))
+    Ok(Shape::new(form, Reading::Verbatim))
 }
 
 /// Reduces the schema of a field to the keywords that a form may have. Fails with a description of a field that forms cannot have.
@@ -510,7 +668,8 @@ fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> Value {
     schema
 }
 
-/// Removes the number formats of Rust, such as `uint8`, from a schema and its subschemas.
+/// Removes the number formats of Rust, such as `uint8`, from a schema and its subschemas, and writes the schemas of members as objects, which
+/// clients expect.
 fn tidy(schema: &mut Value) {
     const RUST: [&str; 14] = [
         "int", "int8", "int16", "int32", "int64", "int128", "uint", "uint8", "uint16", "uint32", "uint64", "uint128", "float",
@@ -523,7 +682,13 @@ fn tidy(schema: &mut Value) {
     for (key, value) in members {
         match (key.as_str(), value) {
             ("properties" | "patternProperties" | "dependentSchemas" | "$defs", Value::Object(named)) => {
-                named.values_mut().for_each(tidy);
+                for schema in named.values_mut() {
+                    match schema {
+                        Value::Bool(true) => *schema = json!({}),
+                        Value::Bool(false) => *schema = json!({"allOf": [false]}),
+                        _ => tidy(schema),
+                    }
+                }
             }
             ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(list)) => list.iter_mut().for_each(tidy),
             (
@@ -727,7 +892,7 @@ mod tests {
         let (mut quick, mut invalid) = (0, 0);
         for _ in 0..400 {
             let schema = dice.schema();
-            let shape = Shape::new(schema.clone(), false);
+            let shape = Shape::new(schema.clone(), Reading::Verbatim);
             for _ in 0..100 {
                 let text = dice.arguments(&schema);
                 let json = Json::parse(text.clone()).unwrap();

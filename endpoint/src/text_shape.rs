@@ -55,9 +55,9 @@ impl TextShape {
         self.shape.read(&encode(&Value::Object(members.collect())))
     }
 
-    /// The JSON pointer of the first keyword in the schema that cannot be checked; `None` if all can be.
-    pub(crate) fn unchecked(&self) -> Option<String> {
-        self.shape.unchecked()
+    /// The reason for which a prompt with these arguments cannot be registered.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.shape.refusal()
     }
 
     fn properties(&self) -> impl Iterator<Item = (&String, &Value)> {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
-use super::{Prompt, Resource, ResourceTemplate, SchemaUnchecked, Tool};
+use super::{Prompt, Resource, ResourceTemplate, SchemaRefused, Tool};
 use crate::state::{ListKind, Shared};
 use protocol_core::dialect::{Notice, tesseron};
 use protocol_core::json::Json;
@@ -29,7 +29,7 @@ use protocol_core::json::Json;
 /// catalog.add_tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))?;
 /// assert!(catalog.remove_tool("greet"));
 /// # drop(service);
-/// # Ok::<(), endpoint::SchemaUnchecked>(())
+/// # Ok::<(), endpoint::SchemaRefused>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Catalog(Arc<Inner>);
@@ -117,7 +117,7 @@ impl Catalog {
     ///
     /// # Errors
     /// As for [`Service::try_tool`](crate::Service::try_tool). Nothing is changed then.
-    pub fn add_tool(&self, tool: Tool) -> Result<(), SchemaUnchecked> {
+    pub fn add_tool(&self, tool: Tool) -> Result<(), SchemaRefused> {
         self.insert_tool(tool)?;
         self.announce(ListKind::Tools);
         Ok(())
@@ -132,7 +132,7 @@ impl Catalog {
     ///
     /// # Errors
     /// As for [`Service::try_prompt`](crate::Service::try_prompt). Nothing is changed then.
-    pub fn add_prompt(&self, prompt: Prompt) -> Result<(), SchemaUnchecked> {
+    pub fn add_prompt(&self, prompt: Prompt) -> Result<(), SchemaRefused> {
         self.insert_prompt(prompt)?;
         self.announce(ListKind::Prompts);
         Ok(())
@@ -166,18 +166,18 @@ impl Catalog {
         self.remove(ListKind::Resources, template, |entries| &mut entries.templates)
     }
 
-    pub(super) fn insert_tool(&self, tool: Tool) -> Result<(), SchemaUnchecked> {
-        if let Some(rule) = tool.unchecked() {
-            return Err(SchemaUnchecked { name: tool.name, rule });
+    pub(super) fn insert_tool(&self, tool: Tool) -> Result<(), SchemaRefused> {
+        if let Some(reason) = tool.refusal() {
+            return Err(SchemaRefused { name: tool.name, reason });
         }
         let description = tool.describe();
         self.insert(tool.name.clone(), (tool, description), |entries| &mut entries.tools);
         Ok(())
     }
 
-    pub(super) fn insert_prompt(&self, prompt: Prompt) -> Result<(), SchemaUnchecked> {
-        if let Some(rule) = prompt.unchecked() {
-            return Err(SchemaUnchecked { name: prompt.name, rule });
+    pub(super) fn insert_prompt(&self, prompt: Prompt) -> Result<(), SchemaRefused> {
+        if let Some(reason) = prompt.refusal() {
+            return Err(SchemaRefused { name: prompt.name, reason });
         }
         let description = prompt.describe();
         self.insert(prompt.name.clone(), (prompt, description), |entries| &mut entries.prompts);

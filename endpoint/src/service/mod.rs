@@ -23,7 +23,6 @@ use self::tool::{InPlace, Run};
 use crate::context::Context;
 use crate::once_store::OnceStore;
 use crate::rounds::{SealKeys, Sealer};
-use crate::schema::Unchecked;
 use crate::state::{EffectSetup, RoundSetup, ServedCall, Shared};
 use engine::BoxFuture;
 use engine::{Runtime, Task};
@@ -71,25 +70,15 @@ pub struct Service {
 type NotificationHandler = Box<dyn Fn(Option<Json>) + Send + Sync>;
 type Method = Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
 
-/// A tool or prompt was refused: the schema of its arguments has a keyword that cannot be checked without the feature `validate`.
+/// A tool or prompt was refused for the schema of its arguments: they are not an object, no client could use the schema, or it has a keyword
+/// that cannot be checked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("arguments of `{name}`: {}", Unchecked(.rule))]
+#[error("arguments of `{name}`: {reason}")]
 #[non_exhaustive]
-pub struct SchemaUnchecked {
+pub struct SchemaRefused {
     /// The name of the tool or prompt.
     pub name: String,
-    /// The position of the keyword in the schema, as a JSON pointer whose last part is the keyword.
-    pub rule: String,
-}
-
-/// The schema given to [`Tool::raw`] is not a JSON Schema of an object, or has an annotation that is not allowed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the schema of tool `{tool}` {reason}")]
-#[non_exhaustive]
-pub struct SchemaInvalid {
-    /// The name of the tool.
-    pub tool: String,
-    /// The reason, as the predicate of a sentence whose subject is the schema.
+    /// The reason, and what to do about it. The position of a keyword in the schema is given as a JSON pointer.
     pub reason: String,
 }
 
@@ -146,8 +135,7 @@ impl Service {
     /// Adds a tool.
     ///
     /// # Panics
-    /// If the schema of its arguments has a keyword that cannot be checked, which happens only without the feature `validate`.
-    /// [`Service::try_tool`] returns an error instead.
+    /// If the tool is refused. [`Service::try_tool`] returns an error instead.
     #[must_use]
     #[track_caller]
     pub fn tool(self, tool: Tool) -> Self {
@@ -157,9 +145,10 @@ impl Service {
     /// Adds a tool.
     ///
     /// # Errors
-    /// [`SchemaUnchecked`] if the schema of its arguments has a keyword that cannot be checked. Never with the feature `validate`, which is
-    /// on by default: then every keyword is checked except `format`, which is only an annotation in JSON Schema 2020-12.
-    pub fn try_tool(self, tool: Tool) -> Result<Self, SchemaUnchecked> {
+    /// [`SchemaRefused`] if its arguments are not an object ([`Tool`]), or if their schema has a keyword that cannot be checked. The latter
+    /// never happens with the feature `validate`, which is on by default: then every keyword is checked except `format`, which is only an
+    /// annotation in JSON Schema 2020-12.
+    pub fn try_tool(self, tool: Tool) -> Result<Self, SchemaRefused> {
         self.catalog.insert_tool(tool)?;
         Ok(self)
     }
@@ -167,8 +156,7 @@ impl Service {
     /// Adds a prompt.
     ///
     /// # Panics
-    /// If the schema of its arguments ([`Prompt::typed`]) has a keyword that cannot be checked, which happens only without the feature
-    /// `validate`. [`Service::try_prompt`] returns an error instead.
+    /// If the prompt is refused. [`Service::try_prompt`] returns an error instead.
     #[must_use]
     #[track_caller]
     pub fn prompt(self, prompt: Prompt) -> Self {
@@ -178,8 +166,8 @@ impl Service {
     /// Adds a prompt.
     ///
     /// # Errors
-    /// [`SchemaUnchecked`] as for [`Service::try_tool`].
-    pub fn try_prompt(self, prompt: Prompt) -> Result<Self, SchemaUnchecked> {
+    /// [`SchemaRefused`] as for [`Service::try_tool`], which only happens to a [`Prompt::typed`].
+    pub fn try_prompt(self, prompt: Prompt) -> Result<Self, SchemaRefused> {
         self.catalog.insert_prompt(prompt)?;
         Ok(self)
     }
@@ -433,7 +421,7 @@ impl Service {
         let (options, run) = (tool.options, tool.run());
         drop(entries);
         configure(served, options);
-        let arguments = call.into_arguments().unwrap_or_else(Json::empty_object);
+        let arguments = call.into_arguments().unwrap_or_else(Json::null);
         let served = Arc::clone(served);
         match run {
             Run::Task(start) => start(served, arguments),
@@ -562,7 +550,7 @@ impl fmt::Debug for Service {
 
 #[track_caller]
 #[allow(clippy::panic, reason = "misuse that shows as soon as the program starts")]
-fn registered(service: Result<Service, SchemaUnchecked>) -> Service {
+fn registered(service: Result<Service, SchemaRefused>) -> Service {
     match service {
         Ok(service) => service,
         Err(unchecked) => panic!("{unchecked}"),

@@ -29,8 +29,8 @@ pub struct Prompt {
     title: Option<String>,
     description: Option<String>,
     arguments: Vec<PromptArgument>,
-    /// The JSON pointer of the first keyword in the schema of the arguments that cannot be checked; `None` if all can be.
-    unchecked: Option<String>,
+    /// The reason for which the prompt cannot be registered.
+    refusal: Option<String>,
     pub(crate) options: ServeOptions,
     handler: Arc<Run>,
 }
@@ -96,7 +96,7 @@ impl Prompt {
         Fut: Future<Output = Result<PromptOutput, ToolError>> + Send + 'static,
     {
         let shape = TextShape::of::<A>();
-        let (arguments, unchecked) = (shape.fields().map(PromptArgument::of_field).collect(), shape.unchecked());
+        let (arguments, refusal) = (shape.fields().map(PromptArgument::of_field).collect(), shape.refusal());
         let parts = Arc::new((shape, handler));
         let prompt = Self::build(name.into(), move |context, arguments| {
             let parts = Arc::clone(&parts);
@@ -108,7 +108,7 @@ impl Prompt {
                 }
             })
         });
-        Self { arguments, unchecked, ..prompt }
+        Self { arguments, refusal, ..prompt }
     }
 
     fn build(
@@ -123,7 +123,7 @@ impl Prompt {
             title: None,
             description: None,
             arguments: Vec::new(),
-            unchecked: None,
+            refusal: None,
             options: ServeOptions::default(),
             handler: Arc::new(handler),
         }
@@ -166,9 +166,9 @@ impl Prompt {
         self
     }
 
-    /// The JSON pointer of the first keyword in the schema of the arguments that cannot be checked; `None` if all can be.
-    pub(crate) fn unchecked(&self) -> Option<String> {
-        self.unchecked.clone()
+    /// The reason for which the prompt cannot be registered.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.refusal.clone()
     }
 
     pub(crate) fn describe(&self) -> Json {

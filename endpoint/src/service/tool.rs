@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::ask_failed::AskFailed;
 use crate::context::{Cancelled, Context, TimeoutError};
 use crate::schema::{Output, Shape};
-use crate::service::{SchemaInvalid, Start};
+use crate::service::{SchemaRefused, Start};
 use crate::state::ServedCall;
 use engine::BoxFuture;
 use protocol_core::config::RateWindow;
@@ -30,6 +30,10 @@ use protocol_core::session::ServeOptions;
 /// Arguments are checked against the schema of their type before the handler runs. If they are not valid, the caller gets a result with
 /// `isError` (on Tesseron the error -32004) that names up to five wrong fields with their errors, so that the model can try again. Missing
 /// arguments and `null` are read as `{}`. A struct with named fields accepts no other members; `()` accepts none at all.
+///
+/// Arguments are an object, so their type is a struct with named fields, a map, `()`, an enum all of whose variants are read from objects, or
+/// an `Option` of these, which is `None` if the arguments are missing, or empty although there is a required one. A tool with any other
+/// type, such as a number, a list, a tuple or an enum of names, is refused when it is registered: make the type a field of a struct.
 ///
 /// Without the feature `validate` only these keywords are checked: types, required and unknown members, choices (`enum`, `anyOf`, `oneOf`),
 /// ranges of numbers, and lengths of lists and strings. A tool whose schema has another keyword, such as `pattern` or `uniqueItems`, is
@@ -191,10 +195,11 @@ impl Tool {
     /// ```
     ///
     /// # Errors
-    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`, or has an `x-mcp-header` that is not allowed. Its
-    /// subschemas are validated only with the feature `validate`. Without it, a schema with a keyword that cannot be checked is refused
-    /// when the tool is registered ([`Service::try_tool`](crate::Service::try_tool)).
-    pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaInvalid>
+    /// [`SchemaRefused`] if `schema` is not a JSON Schema with `"type": "object"`, has a member in `properties` that is not an object (the
+    /// official TypeScript client refuses a whole list with such a schema), or has an `x-mcp-header` that is not allowed. Its subschemas
+    /// are validated only with the feature `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool
+    /// is registered ([`Service::try_tool`](crate::Service::try_tool)).
+    pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaRefused>
     where
         F: Fn(Context, Json) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
@@ -203,7 +208,7 @@ impl Tool {
         let allowed = ParamHeaders::of_schema(&schema).map_err(|error| format!("has an annotation that is not allowed: {error}"));
         match allowed.and_then(|_| Shape::raw(schema)) {
             Ok(input) => Ok(Self::task_of(name, Arc::new(input), Shape::check, None, handler, ToolError::tool_reply)),
-            Err(reason) => Err(SchemaInvalid { tool: name, reason }),
+            Err(fault) => Err(SchemaRefused { name, reason: format!("the schema {fault}") }),
         }
     }
 
@@ -395,9 +400,9 @@ impl Tool {
         self.headers.as_ref()
     }
 
-    /// The JSON pointer of the first keyword that cannot be checked, in the schema of the arguments; `None` if all can be.
-    pub(crate) fn unchecked(&self) -> Option<String> {
-        self.input.unchecked()
+    /// The reason for which the tool cannot be registered.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.input.refusal()
     }
 
     /// The tool as `tools/list` describes it.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::alarms::Alarmed;
 use super::frozen::{Freezing, FrozenHandler};
-use super::served_call::{CancelledWait, Unused};
+use super::served_call::{CancelledWait, NO_SEAL, Unused};
 use super::served_call_slot::Waits;
 use super::{ServedCall, State};
 use crate::ask_failed::AskFailed;
@@ -195,7 +195,7 @@ impl ServedCall {
         if self.is_blocking() {
             return Err(AskFailed::Invalid(String::from("a blocking handler cannot wait for an answer in MCP 2026-07-28")));
         }
-        let Some(now) = self.shared.runtime().unix_time() else { return Err(unsupported) };
+        let Some(now) = self.shared.runtime().unix_time() else { return Err(AskFailed::Invalid(String::from(NO_SEAL))) };
         self.begin_log(now);
         let step = self.shared.with_state(|state| {
             let checked = state.session.check_round_input(self.id, &asking.ask);

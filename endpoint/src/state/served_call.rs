@@ -22,9 +22,14 @@ use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, Progr
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
-    AskError, CancelReason, CheckpointError, InboundId, InputKey, NotLive, ProgressError, Reported, ServeOptions,
+    AskError, CancelReason, CheckpointError, InboundId, InputKey, InputMode, NotLive, ProgressError, Reported, ServeOptions,
 };
 use protocol_core::time::Instant;
+
+/// Why a handler cannot make an input request, although its caller may have declared the capability for it.
+const NO_ROUNDS: &str = "in MCP 2026-07-28 only the handler of a tool, a prompt or a resource can make one";
+pub(super) const NO_SEAL: &str =
+    "in MCP 2026-07-28 it needs the feature `seal`, a clock, and random bytes or the keys of the service, and one of these is missing";
 
 /// An inbound call that a handler serves. Shared by its contexts and its task.
 pub(crate) struct ServedCall {
@@ -327,17 +332,23 @@ impl ServedCall {
 
     /// Sends an input request to the caller, and returns the future of its answer.
     pub(crate) fn ask(self: &Arc<Self>, ask: Ask) -> Result<AnswerWait, AskFailed> {
-        let unsupported = AskFailed::unsupported(&ask);
         let asked = self.shared.verb(|state, now, effects| {
-            let key = state.session.request_input(self.id, ask, now)?;
+            let unsupported = match state.session.input_mode(self.id) {
+                Ok(InputMode::Rounds) => AskFailed::Invalid(String::from(NO_SEAL)),
+                Ok(InputMode::Unsupported) => AskFailed::Invalid(String::from(NO_ROUNDS)),
+                // The caller did not declare the capability.
+                _ => AskFailed::unsupported(&ask),
+            };
+            let asked = state.session.request_input(self.id, ask, now);
+            let key = asked.map_err(|error| self.ask_failed(error, unsupported))?;
             effects.output();
             match state.served_calls.get_mut(&self.id) {
                 Some(slot) => slot.waits.get_or_insert_default().inputs.push((key, InputSlot::default())),
-                None => return Err(AskError::NotLive),
+                None => return Err(self.over()),
             }
             Ok(key)
         });
-        let key = asked.map_err(|error| self.ask_failed(error, unsupported))?;
+        let key = asked?;
         Ok(AnswerWait { served: Arc::clone(self), key })
     }
 

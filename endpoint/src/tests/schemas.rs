@@ -428,13 +428,18 @@ mod without_the_validator {
         Tool::new("resize", async |_: Context, given: Named| Ok(given.name))
     }
 
+    #[derive(Deserialize, JsonSchema)]
+    struct Sizes {
+        set: BTreeSet<u8>,
+    }
+
     #[test]
     fn a_tool_with_a_keyword_that_cannot_be_checked_is_refused() {
         let unchecked = service().try_tool(named()).unwrap_err();
-        assert_eq!((&*unchecked.name, &*unchecked.rule), ("resize", "/properties/name/pattern"));
+        assert_eq!(&*unchecked.name, "resize");
         assert_eq!(unchecked.to_string(), UNCHECKED);
-        let set = Tool::blocking("set", |_: Context, given: BTreeSet<u8>| Ok(given.len()));
-        assert_eq!(service().try_tool(set).unwrap_err().rule, "/uniqueItems");
+        let set = Tool::blocking("set", |_: Context, given: Sizes| Ok(given.set.len()));
+        assert!(service().try_tool(set).unwrap_err().reason.starts_with("/properties/set/uniqueItems "));
         assert!(service().try_tool(job()).is_ok());
     }
 

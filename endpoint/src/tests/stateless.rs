@@ -8,7 +8,7 @@ use protocol_core::{Config, Identity, Json, Level, Notice};
 use serde_json::{Value, json};
 
 use crate::testing::{Executor, connect};
-use crate::{Client, Context, Endpoint, Resource, ResourceContents, Service, Tool, ToolError};
+use crate::{Client, Completion, Context, Endpoint, Prompt, PromptOutput, Resource, ResourceContents, Service, Tool, ToolError};
 
 /// A server without a driver: the test itself passes the frames to it, and polls the frames to send.
 struct Served {
@@ -150,4 +150,37 @@ fn a_handler_gets_the_trace_context_of_its_request() {
     served.request(3, "tools/call", json!({"name": "look"}), json!({}));
     let whole = r#"{"traceparent":"00-1","tracestate":"a=b","baggage":"k=v"}"#;
     assert_eq!(*found.lock().unwrap(), [Some(whole.to_owned()), None, None]);
+}
+
+/// In the field: a completion asked for the roots of a caller that had declared them, and the error said that the caller offers none.
+#[test]
+fn an_input_request_for_which_the_revision_has_no_place_says_so_and_blames_no_capability() {
+    async fn asks(context: Context) -> Result<(), ToolError> {
+        context.roots().await?;
+        Ok(())
+    }
+    let service = Service::new(Identity::new("s", "1"))
+        .method("ask", async |context, _| asks(context).await.map(|()| Json::empty_object()))
+        .completion(async |context, _| asks(context).await.map(|()| Completion::default()))
+        .prompt(Prompt::new("p", async |_, _| Ok(PromptOutput::default())));
+    let mut served = Served::new(service);
+    let meta = json!({"io.modelcontextprotocol/clientCapabilities": {"roots": {}}});
+    let complete = json!({"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}});
+    for (method, params) in [("ask", json!({})), ("completion/complete", complete)] {
+        let frames = served.request(1, method, params, meta.clone());
+        let expected = "the input request is not valid: in MCP 2026-07-28 only the handler of a tool, a prompt or a resource can make one";
+        assert_eq!(frames[0]["error"]["message"], expected, "{method}");
+    }
+}
+
+/// The same without keys to seal states with.
+#[cfg(not(feature = "seal"))]
+#[test]
+fn an_input_request_that_cannot_be_sealed_says_so_and_blames_no_capability() {
+    let tool = Tool::new("t", async |context: Context, ()| Ok(context.roots().await?.to_string()));
+    let mut served = Served::new(Service::new(Identity::new("s", "1")).tool(tool));
+    let meta = json!({"io.modelcontextprotocol/clientCapabilities": {"roots": {}}});
+    let frames = served.request(1, "tools/call", json!({"name": "t"}), meta);
+    let text = frames[0]["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("it needs the feature `seal`"), "{text}");
 }

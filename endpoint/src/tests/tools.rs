@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::{harness, json as to_json, run, service, value};
 use crate::testing::Harness;
-use crate::{Context, Tool, ToolError};
+use crate::{Context, Prompt, PromptOutput, Tool, ToolError};
 use protocol_core::dialect::{Content, Op, ToolOutput};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Steps {
     /// How many.
     #[serde(default)]
@@ -104,13 +104,162 @@ fn a_schema_that_cannot_be_used_is_an_error_that_names_the_tool_and_the_fault() 
     let make = |schema: &'static str| Tool::raw("t", Json::parse(schema).unwrap(), async |_: Context, _| Ok(ToolOutput::default()));
     for schema in [r#"{"type":"string"}"#, "{}", "true", "[1]"] {
         let error = make(schema).unwrap_err().to_string();
-        assert_eq!(error, r#"the schema of tool `t` is not one of an object: it has no `"type": "object"`"#, "{schema}");
+        assert_eq!(error, r#"arguments of `t`: the schema is not one of an object: it has no `"type": "object"`"#, "{schema}");
+    }
+    // Valid schemas, with which the official TypeScript client refuses the whole list.
+    for (schema, what) in [
+        (r#"{"type":"object","properties":{"a":{},"b":true}}"#, "/properties/b, which is not an object, such as `{}` for any value"),
+        (r#"{"type":"object","properties":[]}"#, "/properties, which is not an object"),
+        (r#"{"type":"object","required":"a"}"#, "/required, which is not a list of names"),
+    ] {
+        let error = make(schema).unwrap_err().to_string();
+        assert_eq!(error, format!("arguments of `t`: the schema has {what}: clients refuse the whole list with it"));
     }
     let annotated = make(r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}"#);
     let error = annotated.unwrap_err().to_string();
-    assert_eq!(error, "the schema of tool `t` has an annotation that is not allowed: x-mcp-header is not a token");
+    assert_eq!(error, "arguments of `t`: the schema has an annotation that is not allowed: x-mcp-header is not a token");
     #[cfg(feature = "validate")]
     assert!(make(r#"{"type":"object","patternProperties":{"(":{}}}"#).unwrap_err().to_string().contains("is not valid"));
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+struct Area {
+    width: u8,
+    any: Option<serde_json::Value>,
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(tag = "kind")]
+enum Tagged {
+    Dot,
+    Line { length: u8 },
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Untagged {
+    Area(Area),
+    Line { length: u8 },
+}
+
+/// A definition that the schema of a list of it refers to.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+struct Tree {
+    below: Vec<Self>,
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+enum Mixed {
+    Name,
+    Line { length: u8 },
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+enum Order {
+    Ascending,
+    Descending,
+}
+
+/// A tool whose result is the debug output of its arguments.
+fn shows<A: core::fmt::Debug + serde::de::DeserializeOwned + JsonSchema + Send + 'static>() -> Tool {
+    Tool::new("shows", async |_: Context, given: A| Ok(format!("{given:?}")))
+}
+
+/// In the field: the schema of `Option<Struct>` had the type `["object", "null"]`, and that of a field of any type was `true`. The official
+/// TypeScript client then refuses the whole list, with all other tools in it.
+#[test]
+fn the_schema_of_every_type_that_is_read_from_an_object_is_one_of_an_object() {
+    let closed = |properties: serde_json::Value, required: &[&str]| {
+        let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        schema
+    };
+    let width = || json!({"type": "integer", "minimum": 0, "maximum": 255});
+    let area = |required: &[&str]| closed(json!({"width": width(), "any": {}}), required);
+    let line = || json!({"type": "object", "properties": {"length": width()}, "required": ["length"]});
+    let dot = json!({"type": "object", "properties": {"kind": {"type": "string", "const": "Dot"}}, "required": ["kind"]});
+    let mut tagged = line();
+    (tagged["properties"]["kind"], tagged["required"]) = (json!({"type": "string", "const": "Line"}), json!(["kind", "length"]));
+    let tagged = json!({"type": "object", "oneOf": [dot, tagged]});
+    for (tool, expected) in [
+        (shows::<Area>(), area(&["width"])),
+        (shows::<Option<Area>>(), area(&[])),
+        (shows::<Option<Option<Box<Area>>>>(), area(&[])),
+        (shows::<Tagged>(), tagged.clone()),
+        (shows::<Option<Tagged>>(), tagged),
+        (shows::<()>(), closed(json!({}), &[])),
+        (shows::<Option<()>>(), closed(json!({}), &[])),
+        (shows::<serde_json::Value>(), json!({"type": "object"})),
+        (shows::<BTreeMap<String, bool>>(), json!({"type": "object", "additionalProperties": {"type": "boolean"}})),
+        (shows::<Option<BTreeMap<String, bool>>>(), json!({"type": "object", "additionalProperties": {"type": "boolean"}})),
+    ] {
+        assert_eq!(list_entry(tool)["inputSchema"], expected);
+    }
+    for tool in [shows::<Untagged>(), shows::<Option<Untagged>>(), shows::<Tree>(), shows::<Option<Tree>>()] {
+        assert_eq!(list_entry(tool)["inputSchema"]["type"], "object");
+    }
+    let any = Tool::new("any", async |_: Context, given: Area| Ok(given));
+    assert_eq!(list_entry(any)["outputSchema"]["properties"]["any"], json!({}));
+}
+
+#[test]
+fn an_option_of_a_struct_is_none_if_the_arguments_are_missing_or_empty_although_one_is_required() {
+    for (tool, arguments, expected) in [
+        (shows::<Option<Area>>(), None, "None"),
+        (shows::<Option<Area>>(), Some(json!(null)), "None"),
+        (shows::<Option<Area>>(), Some(json!({})), "None"),
+        (shows::<Option<Area>>(), Some(json!({"width": 2})), "Some(Area { width: 2, any: None })"),
+        (shows::<Option<Area>>(), Some(json!({"any": 1})), r#"invalid arguments: "width" is a required property"#),
+        (shows::<Option<Area>>(), Some(json!([])), r#"invalid arguments: [] is not of type "object""#),
+        (shows::<Option<Tagged>>(), None, "None"),
+        (shows::<Option<Tagged>>(), Some(json!({"kind": "Dot"})), "Some(Dot)"),
+        (shows::<Option<Steps>>(), None, "None"),
+        (shows::<Option<Steps>>(), Some(json!({})), "Some(Steps { steps: 0, names: [] })"),
+        (shows::<Option<Tree>>(), Some(json!({"below": []})), "Some(Tree { below: [] })"),
+        (shows::<Option<()>>(), None, "None"),
+        (shows::<()>(), None, "()"),
+    ] {
+        for tool in [tool.clone(), tool.inline()] {
+            let mut params = json!({"name": "shows"});
+            if let Some(arguments) = &arguments {
+                params["arguments"] = arguments.clone();
+            }
+            assert_eq!(harness(tool).request(Op::CallTool, to_json(params)).text(), expected, "{arguments:?}");
+        }
+    }
+}
+
+/// In the field: tools with such arguments were listed, and hid all other tools from the official TypeScript client.
+#[test]
+fn a_tool_or_a_prompt_whose_arguments_are_no_object_is_refused_with_the_name_of_the_type_and_a_remedy() {
+    fn reason<A: core::fmt::Debug + serde::de::DeserializeOwned + JsonSchema + Send + 'static>() -> (String, String) {
+        (service().try_tool(shows::<A>()).unwrap_err().to_string(), String::from(core::any::type_name::<A>()))
+    }
+    for (error, name) in [
+        reason::<u32>(),
+        reason::<String>(),
+        reason::<bool>(),
+        reason::<Option<u32>>(),
+        reason::<Vec<Area>>(),
+        reason::<(u8, u8)>(),
+        reason::<[u8; 2]>(),
+        reason::<Order>(),
+        reason::<Mixed>(),
+        reason::<Option<Mixed>>(),
+    ] {
+        let expected = format!(
+            "arguments of `shows`: arguments are an object, but `{name}` is also or only read from other JSON: make it a field of a \
+             struct, such as `struct Arguments {{ value: {name} }}`"
+        );
+        assert_eq!(error, expected);
+    }
+    let mut service = service();
+    let catalog = service.catalog();
+    assert!(catalog.add_tool(shows::<u32>()).is_err() && !format!("{catalog:?}").contains("shows"));
+    let prompt = Prompt::typed("p", async |_: Context, _: Vec<u8>| Ok(PromptOutput::default()));
+    assert!(service.try_prompt(prompt).unwrap_err().to_string().starts_with("arguments of `p`: "));
 }
 
 #[test]

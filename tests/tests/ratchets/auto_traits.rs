@@ -118,7 +118,7 @@ mod endpoint {
         shared: [
             AskFailed, EffectKey, InputContext, Call, CallError, Cancellation, Canceller, Catalog, Cancelled, Context, Counters, CallOutcome, Claim, Endpoint,
             Extensions, Lease, MemoryOnceStore, Peer, Principal, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri,
-            SchemaInvalid, SchemaUnchecked, SealKeys, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
+            SchemaRefused, SealKeys, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
             testing::PipeBroken, testing::Rounds, testing::Run, testing::VirtualTimer
         ]
         moved: [AskFuture<T>]
