@@ -74,6 +74,7 @@
     )
 )]
 
+mod aliases;
 mod ask_failed;
 #[cfg(feature = "validate")]
 mod check_full;

@@ -12,6 +12,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use serde_json::{Map, Value, json};
 
+use crate::aliases;
 #[cfg(feature = "validate")]
 use crate::check_full;
 use crate::check_plain;
@@ -19,6 +20,7 @@ use crate::plain::Plain;
 use protocol_core::dialect::{Content, ToolOutput, ToolResult};
 use protocol_core::json::write::Object;
 use protocol_core::json::{Json, JsonError, Text};
+use protocol_core::mcp::tool_schema_fault;
 
 /// Values that are made from the schemas of Rust types. The value of a type never changes, and is kept until the process ends.
 struct PerType<V>(RwLock<BTreeMap<TypeId, Arc<V>>>);
@@ -104,9 +106,7 @@ impl Kinds {
                     let mut parts = parts.iter().map(|part| Self::within(part, root, depth));
                     parts.try_fold(Self::NONE, |all, part| Some(all.or(part?)))
                 }
-                ("allOf", Value::Array(parts)) => {
-                    parts.iter().filter_map(|part| Self::within(part, root, depth)).reduce(Self::and)
-                }
+                ("allOf", Value::Array(parts)) => parts.iter().filter_map(|part| Self::within(part, root, depth)).reduce(Self::and),
                 _ => None,
             };
             kinds = match (kinds, allowed) {
@@ -233,24 +233,24 @@ impl Shape {
                 members.entry("additionalProperties").or_insert(Value::Bool(false));
             }
         }
-        let (fault, mut sent) = (unlisted(&schema).map(|fault| format!("the schema {fault}")), schema.clone());
+        let mut sent = schema.clone();
         if let (Reading::Optional, Some(members)) = (reading, sent.as_object_mut()) {
             // All of them may be left out.
             members.remove("required");
         }
-        Self { fault, schema: encode(&sent), ..Self::new(schema, reading) }
+        let sent = encode(&sent);
+        // A schema that is written by hand may have one.
+        let fault = tool_schema_fault(sent.as_bytes()).map(|fault| format!("the schema {fault}"));
+        Self { fault, schema: sent, ..Self::new(schema, reading) }
     }
 
     /// The shape of the arguments of a tool whose schema is known only at run time. The error is the predicate of a sentence whose subject
     /// is the schema, such as "is not valid".
     pub(crate) fn raw(schema: Json) -> Result<Self, String> {
-        let value: Value = schema.decode().map_err(|error| format!("cannot be read: {error}"))?;
-        if value.get("type").is_none_or(|kind| kind != "object") {
-            return Err(String::from("is not one of an object: it has no `\"type\": \"object\"`"));
-        }
-        if let Some(fault) = unlisted(&value) {
+        if let Some(fault) = tool_schema_fault(schema.as_bytes()) {
             return Err(fault);
         }
+        let value: Value = schema.decode().map_err(|error| format!("cannot be read: {error}"))?;
         let plain = Plain::of(&value);
         let checker = Checker::new(value);
         checker.check_schema()?;
@@ -326,8 +326,14 @@ impl Shape {
     }
 
     fn validate<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
-        let value: Value = json.decode().map_err(message_of)?;
-        self.checker.check(&value, json.as_bytes().len())?;
+        let mut value: Value = json.decode().map_err(message_of)?;
+        let size = json.as_bytes().len();
+        if let Err(errors) = self.checker.check(&value, size) {
+            if !aliases::rename::<T>(&mut value, size) {
+                return Err(errors);
+            }
+            self.checker.check(&value, size)?;
+        }
         if self.reading == Reading::Unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
         }
@@ -342,6 +348,22 @@ impl Shape {
 /// Returns `true` for `null`, which stands for arguments that are missing.
 fn is_missing(json: &Json) -> bool {
     json.as_bytes() == b"null"
+}
+
+/// Changes the references to the root of a schema, which becomes the member `result` of another one.
+fn move_references(schema: &mut Value) {
+    match schema {
+        Value::Object(rules) => {
+            for (key, rule) in rules {
+                match rule {
+                    Value::String(pointer) if key == "$ref" && pointer == "#" => *pointer = String::from("#/properties/result"),
+                    rule => move_references(rule),
+                }
+            }
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(move_references),
+        _ => {}
+    }
 }
 
 /// Removes null from what the root of a schema allows. An alternative that is then the only one takes the place of the root.
@@ -361,27 +383,6 @@ fn drop_null(schema: &mut Value) {
                 }
             }
         }
-    }
-}
-
-/// The fault of a schema of an object with which the official clients refuse the whole list of tools, as the predicate of a sentence whose
-/// subject is the schema. They take only objects in `properties`, although a schema may also be `true` or `false`.
-fn unlisted(schema: &Value) -> Option<String> {
-    let fault = |path: &str, what: &str| Some(format!("has {path}, which is not {what}: clients refuse the whole list with it"));
-    match schema.get("properties") {
-        None => {}
-        Some(Value::Object(named)) => {
-            if let Some((name, _)) = named.iter().find(|(_, schema)| !schema.is_object()) {
-                return fault(&format!("/properties/{name}"), "an object, such as `{}` for any value");
-            }
-        }
-        Some(_) => return fault("/properties", "an object"),
-    }
-    match schema.get("required") {
-        Some(required) if !required.as_array().is_some_and(|names| names.iter().all(Value::is_string)) => {
-            fault("/required", "a list of names")
-        }
-        _ => None,
     }
 }
 
@@ -437,7 +438,7 @@ impl Output {
         if schema.as_bool() == Some(true) || schema.as_object().is_some_and(Map::is_empty) {
             return Self::Any;
         }
-        if Kinds::of(&schema, &schema) == Some(Kinds::OBJECT) && unlisted(&schema).is_none() {
+        if Kinds::of(&schema, &schema) == Some(Kinds::OBJECT) {
             if let Some(members) = schema.as_object_mut() {
                 members.insert(String::from("type"), json!("object"));
                 if members.get("additionalProperties") == Some(&Value::Bool(false)) {
@@ -445,8 +446,13 @@ impl Output {
                     members.entry("properties").or_insert_with(|| json!({}));
                 }
             }
-            return Self::Object(encode(&schema));
+            let object = encode(&schema);
+            // A schema that is written by hand may have one.
+            if tool_schema_fault(object.as_bytes()).is_none() {
+                return Self::Object(object);
+            }
         }
+        move_references(&mut schema);
         // References to definitions start at the root, so the definitions stay there.
         let definitions = schema.as_object_mut().and_then(|members| members.remove("$defs"));
         let mut wrapped = json!({"type": "object", "properties": {"result": schema}, "required": ["result"]});

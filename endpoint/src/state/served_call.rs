@@ -28,8 +28,7 @@ use protocol_core::time::Instant;
 
 /// Why a handler cannot make an input request, although its caller may have declared the capability for it.
 const NO_ROUNDS: &str = "in MCP 2026-07-28 only the handler of a tool, a prompt or a resource can make one";
-pub(super) const NO_SEAL: &str =
-    "in MCP 2026-07-28 it needs the feature `seal`, a clock, and random bytes or the keys of the service, and one of these is missing";
+pub(super) const NO_SEAL: &str = "in MCP 2026-07-28 it needs the feature `seal`, a clock, and random bytes or the keys of the service, and one of these is missing";
 
 /// An inbound call that a handler serves. Shared by its contexts and its task.
 pub(crate) struct ServedCall {

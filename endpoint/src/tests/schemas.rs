@@ -92,6 +92,68 @@ fn a_value_that_fits_one_of_several_alternatives_is_read_and_any_other_is_refuse
     }
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[allow(dead_code, reason = "read by its debug output")]
+struct Aliased {
+    #[serde(alias = "w", alias = "breadth")]
+    width: u8,
+    #[serde(default, alias = "name")]
+    title: Option<String>,
+    #[serde(alias = "parts")]
+    below: Option<Vec<Part>>,
+    at: Option<(u8, Part)>,
+    either: Option<Either>,
+    by_name: Option<std::collections::BTreeMap<String, Part>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[allow(dead_code, reason = "read by its debug output")]
+#[serde(deny_unknown_fields)]
+struct Part {
+    #[serde(alias = "width")]
+    size: u8,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[allow(dead_code, reason = "read by its debug output")]
+enum Either {
+    One(Part),
+    Other {
+        #[serde(alias = "n")]
+        name: String,
+    },
+}
+
+/// In the field: an argument under its `#[serde(alias)]` was refused, as one that is unknown or missing, since schemas have no aliases.
+#[test]
+fn an_argument_may_have_an_alias_and_is_checked_like_any_other() {
+    let tool = || Tool::new("t", async |_: Context, given: Aliased| Ok(format!("{given:?}")));
+    for (given, same) in [
+        (json!({"w": 1}), json!({"width": 1})),
+        (json!({"breadth": 1.0, "name": "a"}), json!({"width": 1, "title": "a"})),
+        (json!({"width": 1, "parts": [{"size": 1}, {"width": 2}]}), json!({"width": 1, "below": [{"size": 1}, {"size": 2}]})),
+        (json!({"w": 1, "at": [2, {"width": 3}]}), json!({"width": 1, "at": [2, {"size": 3}]})),
+        (json!({"w": 1, "either": {"One": {"width": 3}}}), json!({"width": 1, "either": {"One": {"size": 3}}})),
+        (json!({"w": 1, "either": {"Other": {"n": "a"}}}), json!({"width": 1, "either": {"Other": {"name": "a"}}})),
+        (json!({"width": 1, "by_name": {"w": {"width": 3}}}), json!({"width": 1, "by_name": {"w": {"size": 3}}})),
+    ] {
+        let read = |given: &Value| harness(tool()).call_tool("t", text(given.clone()));
+        assert!(!read(&given).is_tool_error(), "{given}: {}", read(&given).text());
+        assert_eq!(read(&given).text(), read(&same).text());
+    }
+    for (given, expected) in [
+        (json!({"w": 300}), "/width: 300 is greater than the maximum of 255"),
+        (json!({"w": "1"}), r#"/width: "1" is not of type "integer""#),
+        (json!({"w": 1, "width": 1}), "Additional properties are not allowed ('w' was unexpected)"),
+        (json!({"w": 1, "wid": 1}), "Additional properties are not allowed ('wid' was unexpected)"),
+        (json!({"w": 1, "parts": [{"width": 1}, {"width": -1}]}), "/below/1/size: -1 is less than the minimum of 0"),
+        (json!({"name": "a"}), r#""width" is a required property"#),
+    ] {
+        let run = harness(tool()).call_tool("t", text(given.clone()));
+        assert_eq!(run.text(), format!("invalid arguments: {expected}"), "{given}");
+    }
+}
+
 #[test]
 fn a_keyword_that_needs_the_validator_is_reported_with_its_path() {
     for (schema, rule) in [

@@ -168,7 +168,8 @@ fn an_input_request_for_which_the_revision_has_no_place_says_so_and_blames_no_ca
     let complete = json!({"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}});
     for (method, params) in [("ask", json!({})), ("completion/complete", complete)] {
         let frames = served.request(1, method, params, meta.clone());
-        let expected = "the input request is not valid: in MCP 2026-07-28 only the handler of a tool, a prompt or a resource can make one";
+        let expected =
+            "the input request is not valid: in MCP 2026-07-28 only the handler of a tool, a prompt or a resource can make one";
         assert_eq!(frames[0]["error"]["message"], expected, "{method}");
     }
 }

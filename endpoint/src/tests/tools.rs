@@ -108,7 +108,10 @@ fn a_schema_that_cannot_be_used_is_an_error_that_names_the_tool_and_the_fault() 
     }
     // Valid schemas, with which the official TypeScript client refuses the whole list.
     for (schema, what) in [
-        (r#"{"type":"object","properties":{"a":{},"b":true}}"#, "/properties/b, which is not an object, such as `{}` for any value"),
+        (
+            r#"{"type":"object","properties":{"a":{},"b":true}}"#,
+            "/properties/b, which is not an object, such as `{}` for any value",
+        ),
         (r#"{"type":"object","properties":[]}"#, "/properties, which is not an object"),
         (r#"{"type":"object","required":"a"}"#, "/required, which is not a list of names"),
     ] {
@@ -383,6 +386,15 @@ fn a_result_that_is_not_an_object_is_wrapped_in_the_member_result() {
     let list = || Tool::new("list", async |_: Context, (): ()| Ok([1_u8, 2]));
     assert_eq!(list_entry(list())["outputSchema"]["required"], json!(["result"]));
     assert_eq!(run(list()).structured().unwrap().as_str(), r#"{"result":[1,2]}"#);
+
+    #[derive(Serialize, JsonSchema)]
+    enum Number {
+        Zero,
+        Next(Box<Self>),
+    }
+    let one = Tool::new("one", async |_: Context, (): ()| Ok(Number::Next(Box::new(Number::Zero))));
+    let next = &list_entry(one)["outputSchema"]["properties"]["result"]["oneOf"][1]["properties"]["Next"];
+    assert_eq!(*next, json!({"$ref": "#/properties/result"}), "the root is another one");
 }
 
 #[test]

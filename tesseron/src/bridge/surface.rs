@@ -13,6 +13,7 @@ use protocol_core::dialect::{Reply, ToolOutput};
 use protocol_core::json::Json;
 use protocol_core::json::read::{Kind, member, string};
 use protocol_core::json::write::Object;
+use protocol_core::mcp;
 
 /// The scheme of the URIs of resources.
 const SCHEME: &str = "tesseron://";
@@ -129,7 +130,7 @@ impl Bridge {
                 Object::write(&mut out, |object| {
                     object.string("uri", &uri_of(routed.app.as_str(), name));
                     object.string("name", &alloc::format!("{}__{name}", routed.app));
-                    if let Some(description) = member(resource.as_bytes(), "description") {
+                    if let Some(description) = member(resource.as_bytes(), "description").filter(|text| string(text).is_some()) {
                         translate::copy(object, "description", description);
                     }
                     object.string("mimeType", "application/json");
@@ -148,8 +149,7 @@ impl Bridge {
     }
 }
 
-/// An action in the form of an MCP tool. A missing schema, or one whose type is not `object`, is replaced, since clients would reject the
-/// whole list.
+/// An action in the form of an MCP tool. A missing schema, or one with which clients would reject the whole list, is replaced.
 fn tool(manifest: &Manifest, action: &Action) -> Json {
     Object::value(|object| {
         object.string("name", action.tool());
@@ -157,8 +157,8 @@ fn tool(manifest: &Manifest, action: &Action) -> Json {
             Some(description) => translate::copy(object, "description", description),
             None => object.string("description", &alloc::format!("Action {} from {}", action.name(), manifest.name())),
         }
-        let is_object = |&schema: &&[u8]| member(schema, "type").and_then(string).as_deref() == Some("object");
-        let schema = action.part("inputSchema").filter(is_object).unwrap_or(br#"{"type":"object","additionalProperties":true}"#);
+        let schema = action.part("inputSchema").filter(|schema| mcp::tool_schema_fault(schema).is_none());
+        let schema = schema.unwrap_or(br#"{"type":"object","additionalProperties":true}"#);
         translate::copy(object, "inputSchema", schema);
         let hints = action.part("annotations").unwrap_or_default();
         let hints: Vec<_> = [("readOnly", "readOnlyHint"), ("destructive", "destructiveHint")]

@@ -56,6 +56,44 @@ scenario('the output schemas compile without a warning, and the results fit them
   equal('the warnings of the schema compiler', warnings, []);
 });
 
+// In the field: one tool whose schema was not that of an object, or whose field may be anything, made this client refuse the whole list.
+scenario('lists and calls a tool of every kind of type that a tool can have', async () => {
+  const area = { number: 7, any: [1], nested: { number: 8, list: [1, null] } };
+  await connect([process.env.TYPES], {}, async (client) => {
+    const tools = await listTools(client);
+    holds(`expected at least 40 tools, came ${tools.length}`, tools.length >= 40);
+    for (const { name, inputSchema, outputSchema } of tools) {
+      equal(`the type of the input schema of ${name}`, inputSchema.type, 'object');
+      equal(`the type of the output schema of ${name}`, outputSchema?.type ?? 'object', 'object');
+    }
+    // From here on the client checks every result against the schema that was listed.
+    const returned = async (name, args) => succeeded(await client.call(name, args)).structuredContent;
+    const { number, any, nested } = await returned('fields', area);
+    equal('the fields', { number, any, nested: { number: nested.number, list: nested.list } }, area);
+    equal('the result of a-term', await returned('a-term', {}), { result: { Next: 'Zero' } });
+    for (const [name, value] of [
+      ['outside', { Area: { width: 2 } }],
+      ['tagged', { kind: 'Line', length: 2 }],
+      ['beside', { kind: 'Line', value: 2 }],
+      ['untagged', { length: 2 }],
+      ['wrapper', { kind: 'Dot' }],
+      ['flattened', { size: 1, kind: 'Line', length: 2, more: null }],
+      ['closed', { firstName: 'Ada', lastName: '' }],
+      ['tree', { below: [{ below: [] }] }],
+      ['root', { below: [{ below: [] }] }],
+      ['table', { a: 1 }],
+      ['any', { a: [1] }],
+      ['raw', { a: 1, b: true }],
+    ]) {
+      equal(`the result of ${name}`, await returned(name, value), value);
+      if (name !== 'raw' && name !== 'any') {
+        equal(`the result of option-of-${name}`, await returned(`option-of-${name}`, value), { result: value });
+        equal(`the result of option-of-${name} without arguments`, await returned(`option-of-${name}`, undefined), { result: null });
+      }
+    }
+  });
+});
+
 scenario('lists the workflow prompt with its arguments', async () => {
   await tools({}, async (client) => {
     const prompts = await pages((params) => client.listPrompts(params), 'prompts');

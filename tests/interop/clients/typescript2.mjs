@@ -42,6 +42,16 @@ for (const [served, flags] of [['every era', []], ['the newest era alone', MODER
   });
 }
 
+for (const mode of [PINNED, 'legacy']) {
+  scenario(`lists a tool of every kind of type that a tool can have (${mode.pin ?? mode})`, async () => {
+    await connect2([process.env.TYPES], { mode }, async (client) => {
+      const { tools } = await client.listTools();
+      holds(`expected at least 40 tools, came ${tools.length}`, tools.length >= 40);
+      equal('the result of tagged', succeeded(await client.call('tagged', { kind: 'Dot' })).structuredContent, { kind: 'Dot' });
+    });
+  });
+}
+
 scenario('probing, it falls back to the handshake where only the older revisions are served', async () => {
   await tools(LEGACY, { mode: 'auto' }, async (client) => {
     succeeded(await client.call('chatty', {}));

@@ -756,6 +756,7 @@ fn the_actions_of_an_app_are_listed_as_tools_with_their_descriptions_and_hints()
     let actions = r#"[
         {"name":"post","description":"Book an entry","inputSchema":{"type":"object","properties":{"c":{"type":"integer"}}},"annotations":{"readOnly":false,"destructive":true,"requiresConfirmation":true},"timeoutMs":60000},
         {"name":"look","description":"","inputSchema":{},"annotations":{"readOnly":true}},
+        {"name":"any","description":"d","inputSchema":{"type":"object","properties":{"c":true}}},
         {"name":"bare","description":"d"}
     ]"#
     .replace('\n', " ");
@@ -774,7 +775,9 @@ fn the_actions_of_an_app_are_listed_as_tools_with_their_descriptions_and_hints()
         named("ledger__look"),
         json!({"name": "ledger__look", "description": "Action look from LEDGER", "inputSchema": anything, "annotations": {"readOnlyHint": true}})
     );
-    assert_eq!(named("ledger__bare"), json!({"name": "ledger__bare", "description": "d", "inputSchema": anything}));
+    for name in ["ledger__any", "ledger__bare"] {
+        assert_eq!(named(name), json!({"name": name, "description": "d", "inputSchema": anything}));
+    }
 }
 
 #[test]

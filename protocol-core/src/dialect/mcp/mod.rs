@@ -12,6 +12,7 @@ mod rounds;
 mod sampling;
 mod stateless;
 mod stateless_client;
+mod tool_schema;
 mod write;
 
 use core::time::Duration;
@@ -19,6 +20,7 @@ use core::time::Duration;
 pub(crate) use rounds::{RetryMembers, round_size};
 pub(crate) use stateless::{write_acknowledged, write_published};
 pub(crate) use stateless_client::{names_our_revision, read_probe_answer, write_listen, write_probe};
+pub use tool_schema::tool_schema_fault;
 
 use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::RequestsStart;
