@@ -1248,14 +1248,14 @@ impl Model {
     /// error.
     pub(crate) fn progress(&mut self, id: u64, update: &Progress, now: u64) -> MethodResult {
         self.advance(now);
-        let percent = self.terms.percent;
+        let (percent, has_peer_ended) = (self.terms.percent, self.peer_ended);
         let Some(inbound) = self.active(id) else { return by_name("NotLive") };
         if let (Some(value), Some(total)) = (update.value, update.total)
             && value > total
         {
             return by_name("AboveTotal");
         }
-        if inbound.token.is_none() {
+        if inbound.token.is_none() || has_peer_ended {
             return by_name("Unobserved");
         }
         let mut update = update.clone();
@@ -1623,7 +1623,7 @@ impl Model {
                 (inbound.lane, inbound.token.as_ref().filter(|_| names).map_or(0, String::len), level)
             }
         };
-        if self.client || level.is_none_or(|level| record.level < level) || !self.may_write() {
+        if self.client || level.is_none_or(|level| record.level < level) || !self.may_write() || self.peer_ended {
             return by_name("Unwanted");
         }
         let is_stopped = self.stopped.contains(&lane);
@@ -1706,6 +1706,7 @@ impl Model {
         match end {
             TransportEnd::Eof => {
                 self.peer_ended = true;
+                self.drop_reports();
                 self.lose();
                 if !self.terms.answers_after_eof {
                     for id in self.inbound_calls.keys().copied().collect::<Vec<_>>() {
@@ -1717,6 +1718,15 @@ impl Model {
             _ => self.fail("Failed"),
         }
         self.settle_ending();
+    }
+
+    /// Drops kept progress, and all queued frames but replies, answers and requests, since the peer has ended its side.
+    fn drop_reports(&mut self) {
+        for inbound in self.inbound_calls.values_mut() {
+            (inbound.kept, inbound.place) = (None, None);
+        }
+        let is_report = |route: &str| route == "notice" || route == "within" || route.starts_with("cancel ");
+        self.out.retain(|waiting| matches!(waiting.kind, Kind::Request(_)) || !is_report(&waiting.route));
     }
 
     fn begin_end(&mut self, reason: &'static str, grace: u64) {

@@ -56,7 +56,7 @@ impl Session {
         let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(ProgressError::NotLive)?;
         let policy = &self.config.progress;
         let update = Reporter::check(update, inbound.rules(), policy)?;
-        if !inbound.is_observed() {
+        if !inbound.is_observed() || self.ending.has_peer_ended() {
             self.stats.progress_out_dropped = self.stats.progress_out_dropped.saturating_add(1);
             return Ok(Reported::Unobserved);
         }

@@ -30,9 +30,11 @@ impl Session {
     // ---- Causes ----
 
     /// Handles the end of input: outbound calls are lost. Inbound calls are still answered if `Rules::outlives_input` is `true`, and are
-    /// cancelled otherwise.
+    /// cancelled otherwise. From now on only replies are sent: a peer that has ended its side waits for these at most, and some peers fail
+    /// at anything else.
     pub(super) fn end_of_input(&mut self) {
         self.ending.end_of_input();
+        self.drop_reports();
         self.lose_calls();
         if !self.rules.outlives_input {
             self.cancel_inbound_calls(None, &CancelReason::Disconnected);
@@ -218,7 +220,6 @@ impl Session {
             if let Some(input) = self.close_outbound_input(key) {
                 if let Some(ticket) = input.ticket() {
                     self.outbox.withdraw(ticket);
-                    self.use_room(input.lane());
                 }
                 self.deliver_answer(key, &input, Err(InputFailed::Lost));
             }
@@ -229,6 +230,17 @@ impl Session {
         for id in self.outbound_calls.ids() {
             self.settle_call(id, Outcome::Lost, None);
         }
+    }
+
+    /// Drops kept progress, and all queued frames that are neither replies nor requests. The requests are those of calls and input requests
+    /// that end as lost.
+    fn drop_reports(&mut self) {
+        for id in self.inbound_calls.ids() {
+            if let Some(inbound) = self.inbound_calls.get_mut(&id) {
+                inbound.drop_update(id, &mut self.progress_queue, &mut self.timers);
+            }
+        }
+        self.outbox.withdraw_all_reports();
     }
 
     /// Cancels every inbound call. If `answer` is `Some`, a reply is sent for each.

@@ -242,6 +242,15 @@ impl InboundCall {
         callee_progress.reporter.release_last(self.rules)
     }
 
+    /// Drops the kept update of an active call, so that none is sent later.
+    pub(super) fn drop_update(&mut self, id: InboundId, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
+        let is_active = self.is_active();
+        let Some(callee_progress) = self.callee_progress.as_mut().filter(|_| is_active) else { return };
+        timers.set(TimerKey::Flush(id), &mut callee_progress.armed, None);
+        progress_queue.leave(self.lane, &mut callee_progress.queue_ticket);
+        callee_progress.reporter.forget();
+    }
+
     /// Writes an update that was taken, and queues the frame.
     pub(super) fn push_progress(&mut self, id: InboundId, progress: &Progress, now: Instant, outbox: &mut Outbox, config: &Config) {
         let (Some(token), Some(callee_progress)) = (&self.token, &mut self.callee_progress) else { return };

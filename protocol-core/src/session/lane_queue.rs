@@ -40,6 +40,15 @@ pub(super) enum Class {
 }
 
 impl Class {
+    /// Returns `true` if a frame of this kind tells or asks the peer something while a call runs, so that it is not sent any more once the
+    /// peer has ended its side.
+    pub(super) const fn is_report(self) -> bool {
+        match self {
+            Self::Reply(_) | Self::Unsolicited(_) | Self::Answer(_) | Self::Request(_) => false,
+            Self::Progress(_) | Self::InputRequest | Self::Log(_) | Self::Cancel(_) | Self::Notice => true,
+        }
+    }
+
     pub(super) const fn route(self) -> RouteKind {
         match self {
             Self::Reply(kind) | Self::Unsolicited(kind) => RouteKind::Reply(kind),

@@ -25,7 +25,7 @@ impl Session {
             None => (self.rules, Some(self.log_level).filter(|_| !self.handshake.is_forgone())),
         };
         let is_wanted = self.config.capabilities.logging && level.is_some_and(|level| record.level >= level);
-        if !is_wanted || !self.ending.may_write() {
+        if !is_wanted || !self.ending.may_write() || self.ending.has_peer_ended() {
             return Ok(Logged::Unwanted);
         }
         let lane = inbound.map_or(Lane::CHANNEL, InboundCall::lane);

@@ -204,6 +204,14 @@ impl Outbox {
         }
     }
 
+    /// Withdraws every report ([`Class::is_report`]) on every lane.
+    pub(super) fn withdraw_all_reports(&mut self) {
+        for lane in self.others.keys().copied().chain([Lane::CHANNEL]).collect::<Vec<_>>() {
+            self.withdraw_first(lane, usize::MAX, Class::is_report);
+            self.note_idle(lane);
+        }
+    }
+
     /// Withdraws the oldest log records of a lane until at least `bytes` bytes are freed, and returns the number of these records. If all
     /// its log records have fewer bytes, withdraws none and returns 0.
     pub(super) fn drop_oldest_logs(&mut self, lane: Lane, bytes: usize) -> usize {

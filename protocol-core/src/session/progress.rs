@@ -227,6 +227,11 @@ impl Reporter {
         if can_go { self.take() } else { None }
     }
 
+    /// Drops the kept update.
+    pub(super) fn forget(&mut self) {
+        self.kept = None;
+    }
+
     fn take(&mut self) -> Option<Progress> {
         let update = self.kept.take()?;
         if update.value.is_some() {

@@ -344,7 +344,7 @@ pub enum Reported {
     /// The update was dropped: its value does not increase, and it has neither a message nor data. If
     /// [`crate::ProgressPolicy::repeat_value_for_message`] is `true`, a message that is the same as the last one counts as none.
     NotIncreasing,
-    /// The update was dropped: the peer did not ask for progress.
+    /// The update was dropped: the peer did not ask for progress, or has ended its side.
     Unobserved,
 }
 
@@ -420,8 +420,8 @@ pub enum AskError {
 pub enum Logged {
     /// The record is queued as a frame, to be polled.
     Sent,
-    /// The record was dropped: the peer gets no records, or only more severe ones; this end did not declare logging; or the session no
-    /// longer sends.
+    /// The record was dropped: the peer gets no records, or only more severe ones; this end did not declare logging; the peer
+    /// has ended its side; or the session no longer sends.
     Unwanted,
     /// This record was dropped, or it was queued and older queued records were dropped: the lane is stopped, too much output is queued, or
     /// the record is longer than [`crate::Limits::frame_bytes`].

@@ -661,17 +661,6 @@ fn regression_progress_is_sent_when_a_withdrawn_request_makes_room() {
 }
 
 #[test]
-fn regression_progress_is_sent_when_the_end_of_input_withdraws_an_input_request() {
-    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 10));
-    let id = server.receive_call(1);
-    server.ask(id, Ask::Roots);
-    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Congested);
-    server.session.handle_end(protocol_core::TransportEnd::Eof, server.now);
-    server.events();
-    assert_eq!(server.polled().len(), 1, "G8");
-}
-
-#[test]
 fn regression_the_list_of_lanes_that_are_polled_in_turn_does_not_grow_with_lanes_that_end() {
     let mut server = server();
     let mut sizes = vec![];
