@@ -227,7 +227,8 @@ pub fn start_blocking<T: Send + 'static>(runtime: &dyn Runtime, job: impl FnOnce
     Started(slot)
 }
 
-/// Starts `job` on a new thread outside the runtime, and returns a future of its value.
+/// Starts `job` on a new thread outside the runtime, and returns a future of its value. The thread does not delay the end of the program. A
+/// blocking task of a runtime would delay it, for example while the task waits for the keyboard.
 pub fn start_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
     let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
     let filled = Arc::clone(&slot);
@@ -305,5 +306,17 @@ impl<T> Future for Started<T> {
                 Poll::Pending
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A regression: the program `call` had threads whose waiter was never woken if they panicked, for example while a person was asked.
+    #[test]
+    fn a_panic_of_a_thread_wakes_its_waiter() {
+        let waited = catch_unwind(AssertUnwindSafe(|| block_on(start_thread(|| -> () { panic!("at work") }))));
+        assert_eq!(waited.unwrap_err().downcast_ref(), Some(&"at work"));
     }
 }

@@ -16,7 +16,7 @@ use super::addresses::{Addresses, described};
 use super::arguments::{Forms, Root, Samples};
 use super::display::Display;
 use super::person::Person;
-use super::threads::in_thread;
+use crate::adapter::start_thread;
 
 /// The [`Client`] of `call`.
 pub(super) struct Answers {
@@ -98,7 +98,7 @@ impl Answers {
             let wanted = Wanted::default();
             let (is_wanted, screen) = (Arc::clone(&wanted.0), Arc::clone(&display));
             let mut withdrawal = Withdrawal { display, wanted, answered: false };
-            let answer = in_thread(move || {
+            let answer = start_thread(move || {
                 let _alone = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
                 if !is_wanted.load(Ordering::Acquire) {
                     return None;
@@ -280,7 +280,7 @@ fn run(command: &str, input: String) -> impl Future<Output = Result<String, Stri
             thread::spawn(move || stdin.write_all(input.as_bytes()));
         }
         let ended = Arc::clone(&running.0);
-        in_thread(move || {
+        start_thread(move || {
             let mut text = String::new();
             if let Some(mut stdout) = stdout {
                 stdout.read_to_string(&mut text).map_err(|error| error.to_string())?;

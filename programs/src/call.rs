@@ -27,7 +27,7 @@ use super::folder::Folder;
 use super::interrupts::Interrupts;
 use super::serve::{self, Serving};
 use super::status::{self, complain, say};
-use super::threads::in_thread;
+use crate::adapter::start_thread;
 
 /// The program that the command line requests.
 pub enum Wanted {
@@ -148,7 +148,7 @@ where
     // A server that was started should exit by itself now. If it does not, SIGTERM and then SIGKILL are sent to it. Ctrl-C skips to the
     // next step.
     for (span, step) in [(PATIENCE, StartedServer::terminate as fn(&_)), (LAST_PATIENCE, StartedServer::kill)] {
-        let mut patience = pin!(in_thread(move || thread::sleep(span)));
+        let mut patience = pin!(start_thread(move || thread::sleep(span)));
         let has_ended = poll_fn(|task| {
             if poll_ended(task) {
                 return Poll::Ready(true);
@@ -402,7 +402,7 @@ impl Calling {
         // The request for each page has the time limits of a call, and all pages together have the limit `max_total`.
         let max_total = self.config.timeouts.call.max_total;
         let mut offered = pin!(offered);
-        let mut limit = pin!(in_thread(move || max_total.map_or_else(forever, thread::sleep)));
+        let mut limit = pin!(start_thread(move || max_total.map_or_else(forever, thread::sleep)));
         let offered = poll_fn(|task| match offered.as_mut().poll(task) {
             Poll::Ready(offered) => Poll::Ready(offered),
             Poll::Pending => limit.as_mut().poll(task).map(|_| Err(CallError::Ended(Outcome::TimedOut(TimeoutKind::MaxTotal)))),

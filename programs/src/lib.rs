@@ -45,7 +45,6 @@ mod ending;
 mod folder;
 mod interrupts;
 mod person;
-mod threads;
 mod watch;
 
 pub use arguments::{Server, StreamServer};
