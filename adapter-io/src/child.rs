@@ -2,7 +2,7 @@ use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
 use std::process::ExitStatus;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
@@ -11,8 +11,20 @@ use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 use protocol_core::time::Instant;
 
+use crate::group::Group;
+
 /// The default of [`Child::with_exit_grace`].
 const EXIT_GRACE: Duration = Duration::from_secs(5);
+
+/// The time between SIGTERM and SIGKILL.
+const TERMINATION_GRACE: Duration = Duration::from_millis(500);
+
+/// The time for which the transport waits after SIGKILL for processes other than the child. It ends early unless they have a parent that
+/// does not reap them, or are in a system call that cannot be interrupted.
+const KILL_GRACE: Duration = Duration::from_millis(500);
+
+/// The interval between two tests if the process group has a member. No event reports the exit of a process that is not our child.
+const GROUP_POLL: Duration = Duration::from_millis(10);
 
 /// The time for which the transport waits for more output after it has noticed the exit of a child. The last output of the child itself
 /// should arrive within this time. The end of the pipe may never arrive, since processes that the child has started may keep it open.
@@ -26,8 +38,8 @@ pub trait Process {
     /// The pipe of the standard error.
     type Stderr;
 
-    /// Polls for the exit status. Once this has returned a status, the process has been reaped, and the method is not called again. After
-    /// an error it may be called again.
+    /// Polls for the exit status. Once this has returned a status, the process has been reaped. An error means that the status cannot be
+    /// known, for example since the system reaps processes itself (SIGCHLD is ignored). The method is not called again after either.
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>>;
 
     /// The process id; `None` if it is no longer known.
@@ -43,30 +55,48 @@ pub trait Process {
 /// A child process as a transport, over its standard input and output.
 ///
 /// Closing the transport closes the input of the child, at which a server should exit. If the child does not exit within a grace (5 s by
-/// default, see [`with_exit_grace`](Self::with_exit_grace)), it is killed. Then its exit status is read, so that no zombie remains. If the
-/// transport is dropped instead, the child is killed at once, and the runtime reaps it.
+/// default, see [`with_exit_grace`](Self::with_exit_grace)), it gets SIGTERM, and SIGKILL 0.5 s later; on systems other than Unix it is
+/// killed. Then its exit status is read, so that no zombie remains. If the transport is dropped instead, the child is killed at once, and
+/// the runtime reaps it.
+///
+/// On Unix, if the child leads a process group, its whole group ends with it: signals go to the group, and the transport is closed only when
+/// the group is empty. Processes that the child has left in its group get SIGTERM as soon as the transport closes and the child has exited,
+/// and SIGKILL 0.5 s later.
 ///
 /// The exit of the child also ends the input of the transport, after the bytes that the child has written. If processes that the child has
 /// started hold the pipe, the input ends nevertheless, unless they write without a pause.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
+    /// Before `process`, since the processes must be killed while the child is not reaped.
+    exit: KillOnDrop,
     process: P,
     io: I,
     timer: T,
-    exit: Exit,
     grace: Duration,
     /// The time after which the transport no longer waits for output. Set once the transport has noticed the exit of the child.
     read_by: Option<Instant>,
-    /// The time at which the child is killed, unless it has exited before. Set when the transport begins to close.
-    kill_at: Option<Instant>,
-    killed: bool,
+    /// `true` once the child was reaped, or its exit can no longer be noticed.
+    is_reaped: bool,
+    /// The last step towards the end of the child and its group, and the time of the next. `None` until the transport begins to close.
+    step: Option<(Step, Instant)>,
+}
+
+/// A step towards the end of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The input of the child was closed.
+    Asked,
+    /// SIGTERM was sent.
+    Terminated,
+    /// SIGKILL was sent.
+    Killed,
 }
 
 impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
     /// A transport of a process, its input and output, and a timer for the grace.
     pub fn new(process: P, io: I, timer: T) -> Self {
-        let exit = Exit { status: Arc::default(), process: process.id() };
-        Self { process, io, timer, exit, grace: EXIT_GRACE, read_by: None, kill_at: None, killed: false }
+        let exit = KillOnDrop(Exit::of(process.id()));
+        Self { exit, process, io, timer, grace: EXIT_GRACE, read_by: None, is_reaped: false, step: None }
     }
 
     /// Sets the time that the child has to exit after the transport has begun to close the child's input. Default: 5 s.
@@ -79,7 +109,7 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
     /// Returns a handle on the exit status of the child, which may outlive the transport.
     #[must_use]
     pub fn exit(&self) -> Exit {
-        self.exit.clone()
+        self.exit.0.clone()
     }
 
     /// Takes the pipe of the child's standard error. `None` if the standard error is no pipe, or the pipe was taken before. The pipe must
@@ -89,34 +119,107 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
     }
 
     /// Polls for the exit of the process, and stores its status.
-    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.exit.status().is_none() {
-            let status = ready!(self.process.poll_exit(cx))?;
-            let _ = self.exit.status.set(status);
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.is_reaped {
+            // Locked, so that no signal is sent between the reaping and the test if the group has other members.
+            let mut group = self.exit.0.group();
+            let status = ready!(self.process.poll_exit(cx));
+            group.note_reaped();
+            self.is_reaped = true;
+            let _ = status.map(|status| self.exit.0.shared.status.set(status));
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
+    }
+
+    /// Polls for the end of the child and of all processes of its group, and takes the steps towards it.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let is_reaped = self.poll_exit(cx).is_ready();
+            if is_reaped && self.exit.0.group().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let now = self.timer.now();
+            let (step, at) = *self.step.get_or_insert_with(|| (Step::Asked, now.saturating_add(self.grace)));
+            // Processes that the child has left behind are not asked by the end of its input.
+            if now < at && !(is_reaped && step == Step::Asked) {
+                let until = if is_reaped { at.min(now.saturating_add(GROUP_POLL)) } else { at };
+                ready!(self.timer.poll_until(cx, until));
+                continue;
+            }
+            self.step = match step {
+                Step::Asked if self.exit.0.group().terminate() => Some((Step::Terminated, now.saturating_add(TERMINATION_GRACE))),
+                Step::Asked | Step::Terminated => {
+                    self.exit.0.group().kill();
+                    if !is_reaped {
+                        self.process.kill()?;
+                    }
+                    Some((Step::Killed, now.saturating_add(KILL_GRACE)))
+                }
+                Step::Killed if is_reaped => return Poll::Ready(Ok(())),
+                Step::Killed => return Poll::Pending,
+            };
+        }
     }
 }
 
-/// A handle on the exit status of a child.
+/// Kills the child and its group when the transport is dropped, unless they have ended.
+#[derive(Debug)]
+struct KillOnDrop(Exit);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let mut group = self.0.group();
+        group.kill();
+        // The runtime reaps the child from now on.
+        group.forget();
+    }
+}
+
+/// A handle on the exit status of a child, and on the processes that end with it.
 #[derive(Clone, Debug, Default)]
 pub struct Exit {
-    status: Arc<OnceLock<ExitStatus>>,
+    shared: Arc<Shared>,
     process: Option<u32>,
 }
 
+#[derive(Debug, Default)]
+struct Shared {
+    status: OnceLock<ExitStatus>,
+    group: Mutex<Group>,
+}
+
 impl Exit {
+    fn of(process: Option<u32>) -> Self {
+        let shared = Shared { status: OnceLock::new(), group: Mutex::new(Group::led_by(process)) };
+        Self { shared: Arc::new(shared), process }
+    }
+
+    fn group(&self) -> MutexGuard<'_, Group> {
+        self.shared.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the exit status, or `None` if the transport has not noticed the exit. It notices the exit only while it is polled. If it is
     /// dropped before, the status stays `None`.
     #[must_use]
     pub fn status(&self) -> Option<ExitStatus> {
-        self.status.get().copied()
+        self.shared.status.get().copied()
     }
 
     /// The process id of the child. After its exit, another process may have the same id.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.process
+    }
+
+    /// Sends SIGTERM to the child, or to its process group if it leads one, without waiting for the grace of the transport. Has no effect
+    /// if the transport or this method has sent it before, if the processes have ended, and on systems other than Unix.
+    pub fn terminate(&self) {
+        self.group().terminate();
+    }
+
+    /// Sends SIGKILL as [`terminate`](Self::terminate) sends SIGTERM.
+    pub fn kill(&self) {
+        self.group().kill();
     }
 }
 
@@ -128,7 +231,7 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
         if received.is_ready() {
             return received;
         }
-        ready!(self.poll_exit(cx))?;
+        ready!(self.poll_exit(cx));
         let read_by = *self.read_by.get_or_insert_with(|| self.timer.now().saturating_add(LAST_OUTPUT_GRACE));
         ready!(self.timer.poll_until(cx, read_by));
         match self.io.poll_recv(cx) {
@@ -155,13 +258,8 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = self.io.poll_close(cx);
-        if self.poll_exit(cx)?.is_ready() {
+        if self.poll_end(cx)?.is_ready() {
             return closed;
-        }
-        let kill_at = *self.kill_at.get_or_insert_with(|| self.timer.now().saturating_add(self.grace));
-        if !self.killed && self.timer.poll_until(cx, kill_at).is_ready() {
-            self.killed = true;
-            self.process.kill()?;
         }
         // Further output is discarded, since a full pipe would keep the child from exiting. The loop is limited, so that the timer is
         // polled even if the child writes without end.
@@ -196,11 +294,18 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::rc::Rc;
 
+    /// An id that no process has, so that no signal is sent.
+    const NO_PROCESS: u32 = u32::MAX;
+
     /// A process, the transport over its pipes, and a timer. The process exits only when it is killed. The transport receives frames
     /// without end or, if `is_silent`, none.
     #[derive(Clone, Default)]
     struct FakeChild {
         is_silent: Rc<Cell<bool>>,
+        /// `true` if the exit status cannot be known.
+        is_unknown: Rc<Cell<bool>>,
+        /// The number of times that the exit was returned.
+        exits: Rc<Cell<usize>>,
         killed: Rc<Cell<bool>>,
         now: Rc<Cell<u64>>,
         frames: Rc<Cell<usize>>,
@@ -210,11 +315,15 @@ mod tests {
         type Stderr = ();
 
         fn poll_exit(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
-            if self.killed.get() { Poll::Ready(Ok(ExitStatus::from_raw(9))) } else { Poll::Pending }
+            if !self.killed.get() {
+                return Poll::Pending;
+            }
+            self.exits.set(self.exits.get() + 1);
+            Poll::Ready(if self.is_unknown.get() { Err(io::ErrorKind::NotFound.into()) } else { Ok(ExitStatus::from_raw(9)) })
         }
 
         fn id(&self) -> Option<u32> {
-            Some(7)
+            Some(NO_PROCESS)
         }
 
         fn kill(&mut self) -> io::Result<()> {
@@ -276,12 +385,26 @@ mod tests {
             assert!(child.poll_close(&mut cx).is_pending());
             assert_eq!((fake.killed.get(), fake.frames.get()), (false, MAX_FRAMES_IN_A_ROW));
         }
-        fake.now.set(300);
-        assert!(child.poll_close(&mut cx).is_pending());
-        assert!(fake.killed.get());
         assert_eq!(child.exit().status(), None);
+        fake.now.set(300);
         assert!(matches!(child.poll_close(&mut cx), Poll::Ready(Ok(()))));
+        assert!(fake.killed.get());
         assert_eq!(child.exit().status().and_then(|status| status.signal()), Some(9));
+    }
+
+    /// A regression: after an error of the runtime, the exit was polled for once more, and on smol a future that was done was polled.
+    #[test]
+    fn a_child_whose_status_cannot_be_known_has_exited() {
+        let fake = FakeChild { is_unknown: Rc::new(Cell::new(true)), ..FakeChild::default() };
+        let mut child = Child::new(fake.clone(), fake.clone(), fake.clone());
+        let mut cx = Context::from_waker(Waker::noop());
+        fake.is_silent.set(true);
+        fake.killed.set(true);
+        assert!(child.poll_recv(&mut cx).is_pending());
+        fake.now.set(100);
+        assert!(matches!(child.poll_recv(&mut cx), Poll::Ready(Ok(None))));
+        assert!(matches!(child.poll_close(&mut cx), Poll::Ready(Ok(()))));
+        assert_eq!((child.exit().status(), fake.exits.get()), (None, 1));
     }
 
     #[test]
@@ -301,7 +424,7 @@ mod tests {
         assert!(child.poll_recv(&mut cx).is_pending());
         fake.now.set(100);
         assert!(matches!(child.poll_recv(&mut cx), Poll::Ready(Ok(None))));
-        assert_eq!(child.exit().process_id(), Some(7));
+        assert_eq!(child.exit().process_id(), Some(NO_PROCESS));
         assert!(matches!(child.poll_close(&mut cx), Poll::Ready(Ok(()))));
     }
 }

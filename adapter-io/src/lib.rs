@@ -36,6 +36,7 @@ mod child;
 mod error;
 #[cfg(unix)]
 mod fifo;
+mod group;
 #[cfg(feature = "http-client")]
 mod http_client;
 mod line_io;

@@ -10,12 +10,39 @@ use crate::{Clock, ClockTimer, Error, Halves, LineIo};
 /// A child process as a transport.
 pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, ClockTimer>;
 
-/// Starts a program, and returns a transport over its standard input and output. Its standard error is inherited, unless `command` sets it.
+/// A command that [`child`] can start.
+pub trait ChildCommand {
+    /// The command as one of smol, in a process group of its own if possible.
+    fn into_command(self) -> Command;
+}
+
+/// The program is started in a process group of its own. Its standard error is inherited.
+impl ChildCommand for std::process::Command {
+    fn into_command(mut self) -> Command {
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut self, 0);
+        self.into()
+    }
+}
+
+/// smol has no setting for the process group: the command must be made of a [`std::process::Command`] that sets it. Otherwise processes
+/// that the program starts do not end with it.
+impl ChildCommand for Command {
+    fn into_command(self) -> Command {
+        self
+    }
+}
+
+/// Starts a program, and returns a transport over its standard input and output. Its standard error is inherited, unless a command of smol
+/// sets it.
+///
+/// On Unix a [`std::process::Command`] is started in a process group of its own, which ends with the transport ([`Child`]). So a Ctrl-C on
+/// the terminal does not reach it. If this process ends without dropping the transport, only the input of the program ends.
 ///
 /// # Errors
 /// [`Error::Start`] if the program does not exist or cannot be run.
-pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
-    let mut command = command.into();
+pub fn child(command: impl ChildCommand) -> Result<Child, Error> {
+    let mut command = command.into_command();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let started = command.spawn().and_then(|mut process| {
         let pipes = process.stdout.take().zip(process.stdin.take()).ok_or(io::ErrorKind::BrokenPipe)?;

@@ -79,7 +79,7 @@ pub use ::tesseron::net::{Binding, ClaimCodeSource, Home, Instance, TesseronList
 pub use adapter_io::HttpServerAddress;
 pub use adapter_io::{Error, Exit, Halves, Whole};
 #[cfg(feature = "child")]
-pub use child::{Child, Process, child};
+pub use child::{Child, ChildCommand, Process, child};
 pub use clock::{Clock, ClockTimer};
 pub use connection::{Connection, connect, connect_on, serve, serve_as, serve_as_on, serve_on};
 #[cfg(feature = "http")]

@@ -12,6 +12,9 @@ pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdi
 
 /// Starts a program, and returns a transport over its standard input and output. Its standard error is inherited, unless `command` sets it.
 ///
+/// On Unix the program is started in a process group of its own, which ends with the transport ([`Child`]). So a Ctrl-C on the terminal
+/// does not reach it. If this process ends without dropping the transport, only the input of the program ends.
+///
 /// # Errors
 /// [`Error::Start`] if the program does not exist or cannot be run.
 ///
@@ -21,6 +24,8 @@ pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdi
 pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
     let mut command = command.into();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    #[cfg(unix)]
+    command.process_group(0);
     let started = command.spawn().and_then(|mut process| {
         let pipes = process.stdout.take().zip(process.stdin.take()).ok_or(io::ErrorKind::BrokenPipe)?;
         Ok((process, pipes))

@@ -26,9 +26,9 @@ pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 const TOOLS_HELP: &str = "\
 Without --tcp, --http, --unix or --tesseron it serves MCP on stdin and stdout, one JSON message in each
 line; stdout has nothing else. At the end of stdin it answers the requests that it has read, for at most the time of
---linger, and exits; if its stdout is closed, too, it exits at once. After a Ctrl-C or SIGTERM it accepts no more
-clients and lets running calls finish within the grace; then it cancels and answers the remaining ones. A
-second Ctrl-C or SIGTERM ends it at once. Cancelled calls have 0.3 seconds to clean up, and their lines of
+--linger, and exits; if its stdout is closed, too, it exits at once. After a Ctrl-C, SIGTERM, SIGHUP or SIGQUIT it
+accepts no more clients and lets running calls finish within the grace; then it cancels and answers the remaining
+ones. A second signal ends it at once. Cancelled calls have 0.3 seconds to clean up, and their lines of
 the audit are written. After a second signal they have no time, and their lines may be missing.
 
 With --partial-on-progress each update of progress contains the partial result, so that a client that
@@ -99,7 +99,7 @@ pub(super) struct ToolsLine {
     /// Let calls run on for SECONDS once the client has ended stdin.
     #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "1")]
     pub(super) linger: Duration,
-    /// Let calls run on for S seconds after Ctrl-C or SIGTERM.
+    /// Let calls run on for S seconds after Ctrl-C, SIGTERM, SIGHUP or SIGQUIT.
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "5")]
     pub(super) grace: Duration,
     /// Send the partial result with each update of progress.
@@ -192,9 +192,9 @@ The server is first asked for its revisions. If it does not answer within 10 sec
 old one; if it exits or disconnects, call starts it, or connects to it, once more. --era legacy is for
 servers that fail at this request: it is then not sent.
 
-Ctrl-C and SIGTERM cancel the call and print the last progress. Afterwards a server that call has started
-should exit at the end of its stdin. If it does not within 2 seconds, it gets SIGTERM, and half a second
-later SIGKILL, together with the processes that it has started.
+Ctrl-C, SIGTERM, SIGHUP and SIGQUIT cancel the call and print the last progress. Afterwards a server that call
+has started should exit at the end of its stdin. If it does not within 2 seconds, it gets SIGTERM, and half a
+second later SIGKILL, together with the processes that it has started. Processes that it leaves behind end, too.
 
 Exit status:
     0  a result
@@ -203,7 +203,7 @@ Exit status:
     3  the call timed out
     4  there is no server, or the connection was lost
   130  cancelled
-  143  cancelled by SIGTERM
+  143  cancelled by SIGTERM, SIGHUP or SIGQUIT
 
 Examples:
   call progress '{\"steps\":20,\"step_ms\":100}'
@@ -565,15 +565,14 @@ fn stream_server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsStri
     Ok(StreamServer::Child(child))
 }
 
-/// A copy of the command, so that its program can be started more than once, each time in a process group of its own.
+/// A copy of the command, so that its program can be started more than once.
 pub(super) fn start_of(command: &Command) -> Command {
     let mut start = Command::new(command.get_program());
     start.args(command.get_args());
-    apart(start)
+    start
 }
 
-/// Makes a command start its process in a process group of its own, so that a Ctrl-C on the terminal does not reach the process: a server
-/// must first get the cancel of its call.
+/// Makes a command start its process in a process group of its own, so that a Ctrl-C on the terminal does not reach the process.
 #[cfg(unix)]
 pub(super) fn apart(mut child: Command) -> Command {
     use std::os::unix::process::CommandExt;

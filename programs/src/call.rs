@@ -5,13 +5,13 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Poll, ready};
 use std::thread;
 use std::time::Duration;
 
-use adapter_io::Exit;
+use adapter_io::{Error, Exit};
 use endpoint::{Call, CallError, CallOutcome, Client, Peer};
 use protocol_core::{
     Close, CloseReason, Config, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, RpcError, SendError, TimeoutKind,
@@ -27,7 +27,7 @@ use super::folder::Folder;
 use super::interrupts::Interrupts;
 use super::serve::{self, Serving};
 use super::status::{self, complain, say};
-use crate::adapter::start_thread;
+use crate::adapter::{Link, start_thread};
 
 /// The program that the command line requests.
 pub enum Wanted {
@@ -106,61 +106,17 @@ pub fn cannot_reach(error: impl fmt::Display) -> u8 {
     complain("call", error, status::NO_SERVER)
 }
 
-/// Makes the call over an open connection, and closes the connection. Returns the exit status.
-///
-/// `end` drives the connection, or waits for its end, and returns the reason for the end. `child` is the server, if it was started for this
-/// call.
-pub(super) async fn run<F, C>(
-    calling: Calling,
-    peer: Peer,
-    end: impl Future<Output = String>,
-    interrupts: &mut Interrupts<F, C>,
-    child: Option<StartedServer>,
-) -> u8
+/// Makes the call over an open connection, and closes the connection. Returns the exit status. `exit` is that of the server, if it was
+/// started for this call.
+pub(super) async fn run<F, C>(calling: Calling, link: Link, exit: Exit, interrupts: &mut Interrupts<F, C>) -> u8
 where
     F: FnMut() -> C,
     C: Future<Output = ()>,
 {
-    let mut end = pin!(end);
-    let mut ended = None;
-    let mut poll_ended = |task: &mut Context<'_>| {
-        if ended.is_none()
-            && let Poll::Ready(why) = end.as_mut().poll(task)
-        {
-            ended = Some(why);
-        }
-        ended.is_some()
-    };
-
-    let verdict = {
-        let mut work = pin!(calling.work(&peer, interrupts));
-        poll_fn(|task| {
-            // The result is ignored: the session reports the end to the call, which may still have progress to read.
-            poll_ended(task);
-            work.as_mut().poll(task)
-        })
-        .await
-    };
+    let Link { peer, mut end } = link;
+    let verdict = calling.work(&peer, interrupts).await;
     calling.display.end();
-
-    // Queued output, such as a cancel, is still written, unless the server does not read it.
-    peer.close(Close::Now);
-    // A server that was started should exit by itself now. If it does not, SIGTERM and then SIGKILL are sent to it. Ctrl-C skips to the
-    // next step.
-    for (span, step) in [(PATIENCE, StartedServer::terminate as fn(&_)), (LAST_PATIENCE, StartedServer::kill)] {
-        let mut patience = pin!(start_thread(move || thread::sleep(span)));
-        let has_ended = poll_fn(|task| {
-            if poll_ended(task) {
-                return Poll::Ready(true);
-            }
-            let is_time = patience.as_mut().poll(task).is_ready() || interrupts.poll_next(task).is_ready();
-            if is_time { Poll::Ready(false) } else { Poll::Pending }
-        })
-        .await;
-        let Some(child) = child.as_ref().filter(|_| !has_ended) else { break };
-        step(child);
-    }
-
+    let ended = leave(&peer, end.as_mut(), &exit, interrupts).await;
     match verdict {
         Verdict::Exit(status) => status,
         Verdict::Lost(last_progress) => {
@@ -168,54 +124,60 @@ where
                 let why = format!("the server refused the handshake: {}", explained(&error));
                 return complain("call", why, status::NO_SERVER);
             }
-            // The session reports the end at once. The exit status of the server may follow, and is included if it is known soon.
             let why = match ended {
-                Some(why) => why,
+                Some(ended) => ended.map_or_else(|error| error.to_string(), |reason| reason.to_string()),
                 None => peer.closed().await.to_string(),
+            };
+            let why = match exit.status() {
+                Some(status) => format!("{why} ({status})"),
+                None => why,
             };
             complain("call", format_args!("the server is lost: {why}{last_progress}"), status::NO_SERVER)
         }
     }
 }
 
+/// Closes a connection, and waits for its end. Returns the end, unless it takes too long. A server that was started should exit by itself
+/// now. If it does not, SIGTERM and then SIGKILL are sent to it and to the processes that it has started. The connection ends when all of
+/// them have ended. A signal skips to the next step.
+pub(super) async fn leave<F, C>(
+    peer: &Peer,
+    mut end: Pin<&mut (dyn Future<Output = Result<CloseReason, Error>> + Send)>,
+    exit: &Exit,
+    interrupts: &mut Interrupts<F, C>,
+) -> Option<Result<CloseReason, Error>>
+where
+    F: FnMut() -> C,
+    C: Future<Output = ()>,
+{
+    // Queued output, such as a cancel, is still written, unless the server does not read it.
+    peer.close(Close::Now);
+    for (span, step) in [(PATIENCE, Exit::terminate as fn(&_)), (TERMINATION_PATIENCE, Exit::kill), (KILL_PATIENCE, |_| ())] {
+        let mut patience = pin!(start_thread(move || thread::sleep(span)));
+        let ended = poll_fn(|task| {
+            if let Poll::Ready(ended) = end.as_mut().poll(task) {
+                return Poll::Ready(Some(ended));
+            }
+            let is_time = patience.as_mut().poll(task).is_ready() || interrupts.poll_next(task).is_ready();
+            if is_time { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await;
+        if ended.is_some() || exit.process_id().is_none() {
+            return ended;
+        }
+        step(exit);
+    }
+    None
+}
+
 /// The time within which a server should exit after the call.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time within which a server should exit after SIGTERM.
-const LAST_PATIENCE: Duration = Duration::from_millis(500);
+const TERMINATION_PATIENCE: Duration = Duration::from_millis(500);
 
-/// A server that was started for a call, in a process group of its own.
-pub struct StartedServer(Exit);
-
-impl StartedServer {
-    /// Wraps the exit of a process.
-    #[must_use]
-    pub fn new(exit: Exit) -> Self {
-        Self(exit)
-    }
-
-    /// Sends SIGTERM to the process group of the server. Does nothing on systems without process groups.
-    fn terminate(&self) {
-        #[cfg(unix)]
-        self.signal(rustix::process::Signal::TERM);
-    }
-
-    /// Sends SIGKILL to the process group of the server. Does nothing on systems without process groups.
-    fn kill(&self) {
-        #[cfg(unix)]
-        self.signal(rustix::process::Signal::KILL);
-    }
-
-    #[cfg(unix)]
-    fn signal(&self, signal: rustix::process::Signal) {
-        // After the exit of the server, its process id may belong to another process.
-        if self.0.status().is_none()
-            && let Some(id) = self.0.process_id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
-        {
-            let _ = rustix::process::kill_process_group(id, signal);
-        }
-    }
-}
+/// The time within which the system should end a server after SIGKILL.
+const KILL_PATIENCE: Duration = Duration::from_secs(1);
 
 fn forever() {
     loop {

@@ -17,7 +17,7 @@ use tesseron::claims::Agent;
 use tesseron::net::{ClaimCodeSource, TesseronListener, TesseronTransport};
 
 use super::arguments::{self, StreamServer};
-use super::call::{self, Calling, StartedServer, Wanted};
+use super::call::{self, Calling, Wanted};
 use super::interrupts::Interrupts;
 use super::serve::{self, AppOptions, Listen, Serving};
 use super::watch::Watch;
@@ -33,7 +33,8 @@ pub trait Signals {
     /// Not cancel safe: a Ctrl-C may be missed if no such future is waiting.
     fn interrupt(&self) -> impl Future<Output = ()>;
 
-    /// Waits for the next SIGTERM.
+    /// Waits for the next SIGTERM, SIGHUP (the terminal was closed) or SIGQUIT. A SIGHUP or SIGQUIT that the process was started to ignore,
+    /// as by `nohup`, stays ignored.
     ///
     /// # Cancel safety
     /// Not cancel safe: a signal may be missed if no such future is waiting.
@@ -239,20 +240,10 @@ async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Ca
         };
         first(adapter.interrupt(), terminated)
     });
-    let status = match interrupts.or(reach(&adapter, server, &calling)).await {
-        None => status::CANCELLED,
-        Some(Ok((Link { peer, end }, exit))) => {
-            let child = exit.process_id().map(|_| StartedServer::new(exit.clone()));
-            let end = async move {
-                let why = end.await.map_or_else(|error| error.to_string(), |reason| reason.to_string());
-                match exit.status() {
-                    Some(status) => format!("{why} ({status})"),
-                    None => why,
-                }
-            };
-            call::run(calling, peer, end, &mut interrupts, child).await
-        }
-        Some(Err(error)) => call::cannot_reach(error),
+    let status = match reach(&adapter, server, &calling, &mut interrupts).await {
+        Ok(None) => status::CANCELLED,
+        Ok(Some((link, exit))) => call::run(calling, link, exit, &mut interrupts).await,
+        Err(error) => call::cannot_reach(error),
     };
     match status {
         status::CANCELLED if was_terminated.get() => status::TERMINATED,
@@ -260,27 +251,50 @@ async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Ca
     }
 }
 
-/// Connects to the server. With the era `auto`, a server on a stream may end the connection before its era is chosen. Then it is started,
-/// or connected to, once more, and the handshake is made without a probe.
-async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Result<(Link, Exit), TesseronError> {
+/// Connects to the server. Returns `None` after a signal, once a server that was started has ended. With the era `auto`, a server on a
+/// stream may end the connection before its era is chosen. Then it is started, or connected to, once more, and the handshake is made without
+/// a probe.
+async fn reach<A, F, C>(
+    adapter: &A,
+    server: Server,
+    calling: &Calling,
+    interrupts: &mut Interrupts<F, C>,
+) -> Result<Option<(Link, Exit)>, TesseronError>
+where
+    A: Adapter,
+    F: FnMut() -> C,
+    C: Future<Output = ()>,
+{
     let mut config = calling.config.clone();
     let server = match server {
         Server::Http(url, headers) => {
             let server = HttpServerAddress::new(&url);
             let server = headers.iter().try_fold(server, |server, (name, value)| server.header(name, value))?;
-            return Ok((adapter.http_connect(Arc::clone(&calling.client), config, server)?, Exit::default()));
+            return Ok(Some((adapter.http_connect(Arc::clone(&calling.client), config, server)?, Exit::default())));
         }
         Server::Stream(server) => server,
     };
-    let connect = |config, transport| adapter.connect(Arc::clone(&calling.client), config, transport);
-    let (transport, exit) = dial(adapter, &server).await?;
-    let mut link = connect(config.clone(), transport);
-    if config.era != Era::Auto || !has_left(&mut link).await {
-        return Ok((link, exit));
+    loop {
+        let Some(dialled) = interrupts.or(dial(adapter, &server)).await else { return Ok(None) };
+        let (transport, exit) = dialled?;
+        let mut link = adapter.connect(Arc::clone(&calling.client), config.clone(), transport);
+        if config.era != Era::Auto {
+            return Ok(Some((link, exit)));
+        }
+        let has_left = interrupts.or(has_left(&mut link)).await;
+        if has_left == Some(false) {
+            return Ok(Some((link, exit)));
+        }
+        if has_left.is_none() {
+            // A server that starts need not read its input yet.
+            exit.terminate();
+        }
+        call::leave(&link.peer, link.end.as_mut(), &exit, interrupts).await;
+        if has_left.is_none() {
+            return Ok(None);
+        }
+        config.era = Era::Legacy;
     }
-    config.era = Era::Legacy;
-    let (transport, exit) = dial(adapter, &server).await?;
-    Ok((connect(config, transport), exit))
 }
 
 /// Connects to a server, or starts it.
@@ -293,17 +307,11 @@ async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(Transpo
 
 /// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that: some old servers exit or
 /// disconnect at the probe.
-async fn has_left(link: &mut Link) -> bool {
-    let mut end = None;
-    let ready = {
-        let ended = async {
-            end = Some((&mut link.end).await);
-            pending().await
-        };
-        first(link.peer.ready(), ended).await
+async fn has_left(Link { peer, end }: &mut Link) -> bool {
+    let ended = async {
+        let value = end.as_mut().await;
+        *end = Box::pin(std::future::ready(value));
+        pending().await
     };
-    if let Some(end) = end {
-        link.end = Box::pin(std::future::ready(end));
-    }
-    matches!(ready, Err(CloseReason::Eof | CloseReason::Failed))
+    matches!(first(peer.ready(), ended).await, Err(CloseReason::Eof | CloseReason::Failed))
 }

@@ -161,19 +161,26 @@ impl Adapter for Smol {
 
 impl crate::run::Signals for Smol {
     async fn interrupt(&self) {
-        wait_for(Signal::Int).await;
+        wait_for([Signal::Int]).await;
     }
 
     async fn terminate(&self) {
-        wait_for(Signal::Term).await;
+        #[cfg(unix)]
+        {
+            let numbers: Vec<_> = crate::interrupts::terminations().collect();
+            wait_for([Signal::Term, Signal::Hup, Signal::Quit].into_iter().filter(|signal| numbers.contains(&(*signal as i32))))
+                .await;
+        }
+        #[cfg(not(unix))]
+        pending::<()>().await;
     }
 }
 
-async fn wait_for(signal: Signal) {
-    if let Ok(mut signals) = Signals::new([signal]) {
+async fn wait_for(signals: impl IntoIterator<Item = Signal>) {
+    if let Ok(mut signals) = Signals::new(signals) {
         signals.next().await;
     } else {
-        // There is no such signal on this system.
+        // There are no such signals on this system.
         pending::<()>().await;
     }
 }

@@ -17,7 +17,7 @@ pub const TIMED_OUT: u8 = 3;
 pub const NO_SERVER: u8 = 4;
 /// The call was cancelled.
 pub const CANCELLED: u8 = 130;
-/// The call was cancelled by SIGTERM.
+/// The call was cancelled by SIGTERM, SIGHUP or SIGQUIT.
 pub const TERMINATED: u8 = 143;
 
 /// Prints an error to stderr in one line, and returns `status`.

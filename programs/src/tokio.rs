@@ -1,8 +1,9 @@
 //! tokio as an [`Adapter`].
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::io::{self, Read, Write};
 use std::process::Command;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::adapter::{Adapter, Link, Listener, Place, Transport, block_on};
@@ -190,10 +191,17 @@ impl Signals for Tokio {
 
     async fn terminate(&self) {
         #[cfg(unix)]
-        if let Ok(mut terminations) = ::tokio::signal::unix::signal(::tokio::signal::unix::SignalKind::terminate()) {
-            terminations.recv().await;
-            return;
+        {
+            use ::tokio::signal::unix::{SignalKind, signal};
+            let mut signals: Vec<_> =
+                crate::interrupts::terminations().filter_map(|number| signal(SignalKind::from_raw(number)).ok()).collect();
+            poll_fn(|task| match signals.iter_mut().any(|signal| signal.poll_recv(task).is_ready()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
         }
+        #[cfg(not(unix))]
         pending::<()>().await;
     }
 }

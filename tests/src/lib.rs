@@ -8,6 +8,7 @@ pub mod fuzz;
 pub mod harness;
 #[cfg(unix)]
 pub mod http_speed;
+pub mod processes;
 #[cfg(unix)]
 mod raw_http;
 pub mod replay;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::program;
+use tests::processes;
 use tests::scratch::Scratch;
 use tests::until::{PATIENCE, until};
 
@@ -117,9 +118,13 @@ impl Running {
         self.err.until(what)
     }
 
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.0.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
     fn interrupt(&self) {
-        let killed = Command::new("kill").args(["-INT", &self.child.0.id().to_string()]).status();
-        assert!(killed.is_ok_and(|status| status.success()), "kill -INT");
+        self.signal("-INT");
     }
 
     /// Waits until both output streams of the program are closed, and then for its exit status.
@@ -294,29 +299,91 @@ fn ctrl_c_cancels_the_call_and_prints_the_last_progress() {
     assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
 }
 
+/// A command that starts a program with the default effect of these signals, whatever this process was started to ignore.
+pub(super) fn undisturbed(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(program);
+    command
+}
+
+/// Seen in the field: SIGHUP, which comes when a terminal is closed, and SIGQUIT ended `call` without a cancel, and left its server behind.
 #[test]
-fn sigterm_cancels_the_call_and_is_status_143() {
-    let audit = Scratch::new("audit");
-    let server = program("tools");
-    let arguments = [OsStr::new("progress"), OsStr::new(r#"{"steps":100,"step_ms":100}"#), OsStr::new("--"), server.as_os_str()];
-    let audited = [OsStr::new("--audit"), audit.as_os_str()];
-    let mut running = start("call", arguments.into_iter().chain(audited), Stdio::null());
-    running.until_error_line("3/100");
-    running.terminate();
-    let ended = running.end().with(143);
-    assert!(ended.err.last().is_some_and(|line| line.starts_with("call: cancelled; last heard: ")), "{ended:?}");
-    let line = fs::read_to_string(&audit).expect("an audit file");
-    assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
+fn sigterm_sighup_and_sigquit_cancel_the_call_and_are_status_143() {
+    for signal in ["-TERM", "-HUP", "-QUIT"] {
+        let (audit, group) = (Scratch::new("audit"), Scratch::new("group"));
+        // A helper that outlives its server, and a grandchild that is the server.
+        let script = format!(
+            "echo $$ > {}; sleep 1000 > /dev/null 2>&1 & {} --audit {}; true",
+            group.display(),
+            program("tools").display(),
+            audit.display()
+        );
+        let mut command = undisturbed(program("call"));
+        command.args(["progress", r#"{"steps":100,"step_ms":100}"#, "--", "sh", "-c", &script]).stdin(Stdio::null());
+        let mut running = Running::of(command);
+        running.until_error_line("3/100");
+        running.signal(signal);
+        let ended = running.end().with(143);
+        assert!(ended.err.last().is_some_and(|line| line.starts_with("call: cancelled; last heard: ")), "{signal} {ended:?}");
+        let line = fs::read_to_string(&audit).expect("an audit file");
+        assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{signal} {line}");
+        assert!(!is_there(&group), "{signal}");
+    }
 
     // `call` also ends immediately while its server is still starting.
-    let started = Scratch::new("started");
-    let script = format!("echo > {}; exec sleep 1000", started.display());
-    let running = start("call", ["chatty", "--", "sh", "-c", &script], Stdio::null());
-    until("the server runs", || started.exists().then_some(()));
-    let begin = Instant::now();
-    running.terminate();
-    running.end().with(143);
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    for signal in ["-TERM", "-HUP", "-QUIT", "-INT"] {
+        let group = Scratch::new("group");
+        let script = format!("sleep 1000 & echo $$ > {}; sleep 1000; true", group.display());
+        let mut command = undisturbed(program("call"));
+        command.args(["chatty", "--", "sh", "-c", &script]).stdin(Stdio::null());
+        let running = Running::of(command);
+        until("the server runs", || fs::read_to_string(&group).is_ok_and(|group| group.ends_with('\n')).then_some(()));
+        let begin = Instant::now();
+        running.signal(signal);
+        running.end().with(if signal == "-INT" { 130 } else { 143 });
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert!(!is_there(&group), "{signal}");
+    }
+}
+
+/// Returns `true` if a process runs in the process group whose number is in a file.
+fn is_there(group: &std::path::Path) -> bool {
+    processes::runs(&fs::read_to_string(group).expect("the number of a group"))
+}
+
+#[test]
+fn a_closed_terminal_ends_call_and_every_process_of_its_server() {
+    let (audit, group, updates) = (Scratch::new("audit"), Scratch::new("group"), Scratch::new("updates"));
+    let server = format!("echo $$ > {}; {} --audit {}; true", group.display(), program("tools").display(), audit.display());
+    let line = format!(
+        r#"exec {} progress '{{"steps":100,"step_ms":100}}' -- sh -c '{server}' 2> {}"#,
+        program("call").display(),
+        updates.display(),
+    );
+    let mut command = undisturbed("script");
+    command.args(["--quiet", "--flush", "--command", &line, "/dev/null"]).stdin(Stdio::piped());
+    let terminal = Running::of(command);
+    until("the call runs", || fs::read_to_string(&updates).is_ok_and(|updates| updates.contains("3/100")).then_some(()));
+    // The terminal is closed when `script`, which holds its other end, is gone.
+    drop(terminal);
+    until("the group is empty", || (!is_there(&group)).then_some(()));
+    let line = fs::read_to_string(&audit).expect("an audit file");
+    assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","#), "{line}");
+}
+
+/// A program that was started by `nohup` is not ended by SIGHUP.
+#[test]
+fn a_signal_that_a_program_was_started_to_ignore_does_not_end_it() {
+    let mut command = undisturbed("sh");
+    command.args(["-c", r#"trap '' HUP QUIT; exec "$0" --tcp 127.0.0.1:0"#]).arg(program("tools")).stdin(Stdio::null());
+    let mut tools = Running::of(command);
+    let address = tools.until_error_line("listening on").rsplit(' ').next().expect("an address").to_owned();
+    for signal in ["-HUP", "-QUIT"] {
+        tools.signal(signal);
+        call(&["--tcp", &address, "chatty"]).with(0);
+    }
+    tools.terminate();
+    tools.end().with(0);
 }
 
 #[test]
@@ -712,11 +779,15 @@ fn a_call_that_reaches_its_deadline_after_the_end_of_input_is_answered_and_tools
 }
 
 #[test]
-fn ctrl_c_ends_tools() {
-    let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
-    tools.until_error_line("listening on");
-    tools.interrupt();
-    tools.end().with(0);
+fn each_signal_to_end_ends_tools() {
+    for signal in ["-INT", "-TERM", "-HUP", "-QUIT"] {
+        let mut command = undisturbed(program("tools"));
+        command.args(["--tcp", "127.0.0.1:0"]).stdin(Stdio::null());
+        let mut tools = Running::of(command);
+        tools.until_error_line("listening on");
+        tools.signal(signal);
+        tools.end().with(0);
+    }
 
     // On stdin, with a client that stays connected.
     let mut tools = start("tools", [""; 0], Stdio::piped());
@@ -748,8 +819,7 @@ fn a_call_that_is_cancelled_prints_the_partial_result_from_its_progress() {
 
 impl Running {
     fn terminate(&self) {
-        let killed = Command::new("kill").args(["-TERM", &self.child.0.id().to_string()]).status();
-        assert!(killed.is_ok_and(|status| status.success()), "kill -TERM");
+        self.signal("-TERM");
     }
 }
 
@@ -1035,20 +1105,34 @@ fn a_server_that_ignores_the_end_of_input_is_killed_with_its_child_processes() {
     }
 }
 
+/// Seen in the field: the shell of `sh -c 'server; true'` died at SIGTERM, so that SIGKILL was never sent, and the server lived on; and a
+/// helper of a server that exits at the end of its input got no signal at all.
+#[test]
+fn no_process_of_a_server_is_left_when_call_ends() {
+    let tools = program("tools").display().to_string();
+    for (script, max_seconds) in [
+        (format!("sh -c 'trap \"\" TERM; {tools}; sleep 1000; sleep 1000'; true"), 6),
+        (format!("sleep 1000 > /dev/null 2>&1 & {tools}"), 4),
+        (format!("sh -c 'trap \"\" TERM; sleep 1000; sleep 1000' > /dev/null 2>&1 & {tools}"), 5),
+    ] {
+        let group = Scratch::new("group");
+        let begin = Instant::now();
+        let ended = call(&["chatty", "--", "sh", "-c", &format!("echo $$ > {}; {script}", group.display())]).with(0);
+        assert!(ended.out.starts_with("first block: short\n") && ended.err.is_empty(), "{ended:?}");
+        assert!(!is_there(&group), "{script}");
+        assert!(begin.elapsed() < Duration::from_secs(max_seconds), "{script}: {:?}", begin.elapsed());
+    }
+}
+
 #[test]
 fn the_exit_of_a_server_is_noticed_at_once_even_if_another_process_holds_its_stdout() {
-    let holder = Scratch::new("holder");
-    let script = scripted(&format!("sleep 1000 2> /dev/null & echo $! > {}; exit 3", holder.display()));
+    let group = Scratch::new("group");
+    let script = scripted(&format!("echo $$ > {}; sleep 1000 2> /dev/null & exit 3", group.display()));
     let begin = Instant::now();
     let ended = call(&["chatty", "--", "sh", "-c", &script]);
-    let took = begin.elapsed();
-    let holder = fs::read_to_string(&holder).expect("a number");
-    assert!(
-        Command::new("kill").arg(holder.trim()).status().is_ok_and(|status| status.success()),
-        "the other process was not killed"
-    );
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(!is_there(&group), "the other process ends with the server");
     ended.complained(4, "the server is lost: the peer ended the connection (exit status: 3)");
-    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 // ---- Content and requests of the server ----

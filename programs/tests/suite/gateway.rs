@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::call_and_tools::ask_over_http;
+use super::call_and_tools::{ask_over_http, undisturbed};
 use super::children::{
     Agent, App, Home, Lines, Mark, Program, Programs, Relay, audit, blocks, is_error, processor_time, text, value,
 };
+use super::program;
 use tests::scratch::Scratch;
 use tests::until::{PATIENCE, until};
 
@@ -994,8 +995,8 @@ fn the_gateway_ends_at_the_end_of_input_and_on_a_signal(programs: &Programs) {
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
 
     // The same without any client.
-    for signal in ["-INT", "-TERM"] {
-        let mut command = programs.command("gateway");
+    for signal in ["-INT", "-TERM", "-HUP", "-QUIT"] {
+        let mut command = undisturbed(program("gateway"));
         command.args(["--home", home.path(), "--tcp", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
         let mut gateway = Program::start(command);
         gateway.err.nth("listening on", 0);

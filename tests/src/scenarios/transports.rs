@@ -16,6 +16,7 @@ use protocol_core::drive::FrameIo;
 use protocol_core::{Close, CloseReason, Json, Outcome, Transmit};
 
 use crate::harness::{Stage, client, identity};
+use crate::processes;
 use crate::scratch::Scratch;
 use crate::until::until;
 use programs::adapter::{Adapter, Link, Place};
@@ -34,6 +35,8 @@ crate::harness::rows! { $ each_transport_fault ():
     a_child_is_asked_to_exit_by_the_end_of_its_input
     a_child_that_does_not_exit_is_killed_after_the_grace_even_while_it_writes
     a_child_whose_connection_is_dropped_is_killed_and_leaves_no_zombie
+    a_child_gets_sigterm_half_a_second_before_sigkill
+    the_whole_process_group_of_a_child_ends_with_its_connection
     a_server_on_stdio_answers_and_exits_when_its_input_ends
     a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open
 }
@@ -257,6 +260,51 @@ async fn a_child_whose_connection_is_dropped_is_killed_and_leaves_no_zombie<A: A
     assert!(is_there(&process));
     drop(stage.adapter.connect(Arc::new(()), client(), transport));
     stage.block(move || until("the child is gone", || (!is_there(&process)).then_some(()))).await;
+}
+
+async fn a_child_gets_sigterm_half_a_second_before_sigkill<A: Adapter>(stage: Stage<A>) {
+    let (transport, exit, _) = with_id(&stage, "trap 'exit 5' TERM; sleep 1000 & wait").await;
+    let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
+    peer.close(Close::Now);
+    assert_eq!(end.await.expect("an end in order"), CloseReason::Local);
+    assert_eq!(exit.status().and_then(|status| status.code()), Some(5));
+
+    let (transport, exit, _) = with_id(&stage, "trap '' TERM; while :; do sleep 1000; done").await;
+    let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
+    let begin = Instant::now();
+    peer.close(Close::Now);
+    assert_eq!(end.await.expect("an end in order"), CloseReason::Local);
+    assert!(begin.elapsed() >= Duration::from_millis(800) && begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert_eq!(exit.status().and_then(|status| status.code()), None, "it was killed");
+}
+
+/// Seen in the field: `sh -c 'server; true'` died at SIGTERM, and the server lived on; and a helper of a server that exited at the end of
+/// its input got no signal at all.
+async fn the_whole_process_group_of_a_child_ends_with_its_connection<A: Adapter>(stage: Stage<A>) {
+    for (script, seconds) in [
+        // The shell dies at SIGTERM, but not what it has started.
+        ("sh -c 'trap \"\" TERM; sleep 1000; sleep 1000'; true", 4),
+        // The child exits at the end of its input, and leaves a helper.
+        ("sleep 1000 & cat > /dev/null", 3),
+        ("sh -c 'trap \"\" TERM; sleep 1000; sleep 1000' & cat > /dev/null", 4),
+        // The child exits before the connection ends.
+        ("sleep 1000 > /dev/null & exit 3", 3),
+    ] {
+        let (transport, exit, process) = with_id(&stage, script).await;
+        let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
+        let begin = Instant::now();
+        if !script.ends_with("exit 3") {
+            peer.close(Close::Now);
+        }
+        // The connection may end with an error, if the handshake was not written before the exit.
+        let _ = end.await;
+        assert!(!processes::runs(&process), "{script}");
+        assert!(begin.elapsed() < Duration::from_secs(seconds), "{script}: {:?}", begin.elapsed());
+        assert!(exit.status().is_some(), "{script}");
+    }
+    let (transport, _, process) = with_id(&stage, "sleep 1000 & sleep 1000; true").await;
+    drop(stage.adapter.connect(Arc::new(()), client(), transport));
+    stage.block(move || until("the group is gone", || (!processes::runs(&process)).then_some(()))).await;
 }
 
 fn long(length: usize) -> Json {
