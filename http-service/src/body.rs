@@ -36,6 +36,14 @@ impl HttpBody {
         Self { kind: Kind::Stream(Box::new(exchange)) }
     }
 
+    /// Reports that the client has closed its side of the connection.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn half_close(&self) {
+        if let Kind::Stream(exchange) = &self.kind {
+            exchange.half_close();
+        }
+    }
+
     /// Returns the next piece of the body, for servers that do not take a [`Body`]. `None` at the end of the body.
     ///
     /// # Cancel safety

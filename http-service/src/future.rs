@@ -59,6 +59,14 @@ impl<B> HttpFuture<B> {
     pub(crate) fn is_reading(&self) -> bool {
         matches!(self.state, State::Reading { .. })
     }
+
+    /// Reports that the client has closed its side of the connection.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn half_close(&self) {
+        if let State::Waiting { exchange: Some(exchange) } = &self.state {
+            exchange.half_close();
+        }
+    }
 }
 
 impl<B: Body> Future for HttpFuture<B> {

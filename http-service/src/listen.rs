@@ -12,20 +12,20 @@ use core::convert::Infallible;
 use core::fmt;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use endpoint::{Runtime, TimedRuntime};
 use engine::{Engine, Guarded, VerbEffects, Waiters, spare};
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::rt::{Executor, Read, Write};
+use hyper::rt::{Executor, Read, ReadBuf, ReadBufCursor, Write};
 use hyper::service::Service;
 use hyper_util::server::conn::auto;
 use pin_project_lite::pin_project;
@@ -239,6 +239,8 @@ impl Connections {
     ) -> Self {
         let mut builder = auto::Builder::new(Tasks(Arc::clone(&runtime)));
         // hyper's own time limit for heads is off, since `ConnectionLimits::idle` also limits the time for a head.
+        // hyper reads nothing while a request is served. `serve` notices the end of input, and whether the client is gone.
+        builder.http1().half_close(true);
         builder.http1().header_read_timeout(None).max_headers(limits.headers).max_buf_size(limits.head_bytes.max(8 << 10));
         let list_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
         builder.http2().max_concurrent_streams(limits.streams).max_header_list_size(list_bytes);
@@ -363,7 +365,8 @@ where
     let runtime = &connections.runtime;
     let activity = Arc::new(Activity::new(Arc::clone(runtime)));
     let service = ConnectionService { service: connections.service.clone(), activity: Arc::clone(&activity) };
-    let mut connection = pin!(connections.builder.serve_connection(io, service).into_owned());
+    let socket = Socket::new(io);
+    let mut connection = pin!(connections.builder.serve_connection(socket.clone(), service).into_owned());
     let mut timer: Box<dyn Timer + Send + Sync> = runtime.timer();
     let (mut is_closing, mut spare) = (false, None);
     poll_fn(|cx| {
@@ -379,6 +382,19 @@ where
         loop {
             if connection.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
+            }
+            if activity.looks_ahead() {
+                match socket.poll_ahead(cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(has_ended)) => {
+                        if has_ended {
+                            activity.end_input();
+                        }
+                        continue;
+                    }
+                    // The client has reset the connection.
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                }
             }
             let now = runtime.now();
             let since = activity.idle_since().unwrap_or(now);
@@ -399,10 +415,95 @@ where
     .await;
 }
 
+/// The socket of one connection. hyper has one clone of it, and [`serve`] another, by which it reads while hyper does not.
+struct Socket<I>(Arc<Mutex<Input<I>>>);
+
+struct Input<I> {
+    io: I,
+    /// A byte that [`serve`] has read, until hyper reads it: the first one of the next request.
+    ahead: Option<u8>,
+    has_ended: bool,
+}
+
+impl<I> Clone for Socket<I> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<I> Socket<I> {
+    fn new(io: I) -> Self {
+        Self(Arc::new(Mutex::new(Input { io, ahead: None, has_ended: false })))
+    }
+
+    /// The socket. Only the task of the connection locks it, so no task waits here.
+    fn input(&self) -> MutexGuard<'_, Input<I>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<I: Read + Unpin> Socket<I> {
+    /// Reads until there is a byte ahead, or the input has ended, and returns whether it has ended. Pending if that is known already.
+    fn poll_ahead(&self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut input = self.input();
+        if input.ahead.is_some() || input.has_ended {
+            return Poll::Pending;
+        }
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        ready!(Pin::new(&mut input.io).poll_read(cx, buffer.unfilled()))?;
+        input.ahead = buffer.filled().first().copied();
+        input.has_ended = input.ahead.is_none();
+        Poll::Ready(Ok(input.has_ended))
+    }
+}
+
+impl<I: Read + Unpin> Read for Socket<I> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let mut input = self.input();
+        if buffer.remaining() > 0
+            && let Some(byte) = input.ahead.take()
+        {
+            buffer.put_slice(&[byte]);
+            return Poll::Ready(Ok(()));
+        }
+        if input.has_ended {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut input.io).poll_read(cx, buffer)
+    }
+}
+
+impl<I: Write + Unpin> Write for Socket<I> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.input().io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.input().io).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.input().io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input().io).poll_shutdown(cx)
+    }
+}
+
 /// The requests that are being served on one connection.
 struct Activity {
     runtime: Arc<dyn TimedRuntime>,
     served: AtomicUsize,
+    /// `true` if the last request was one of HTTP/1. Over HTTP/2, hyper reads all the time.
+    is_http1: AtomicBool,
+    /// `true` once the client has closed its side while a request was being served.
+    has_ended: AtomicBool,
     /// The time of the last event, in microseconds: the start of the connection, the head of a request, or the end of a response.
     last: AtomicU64,
 }
@@ -410,12 +511,25 @@ struct Activity {
 impl Activity {
     fn new(runtime: Arc<dyn TimedRuntime>) -> Self {
         let last = AtomicU64::new(runtime.now().as_micros());
-        Self { runtime, served: AtomicUsize::new(0), last }
+        Self { runtime, served: AtomicUsize::new(0), is_http1: AtomicBool::new(false), has_ended: AtomicBool::new(false), last }
     }
 
     /// Records an event at the current time.
     fn touch(&self) {
         self.last.store(self.runtime.now().as_micros(), Ordering::Release);
+    }
+
+    /// Returns `true` while hyper reads nothing because a request is being served.
+    fn looks_ahead(&self) -> bool {
+        self.is_http1.load(Ordering::Acquire) && self.served.load(Ordering::Acquire) > 0
+    }
+
+    fn end_input(&self) {
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// The time since which no request is being served; `None` while one is.
@@ -454,7 +568,8 @@ impl Service<Request<Incoming>> for ConnectionService {
 
     fn call(&self, request: Request<Incoming>) -> ServedFuture {
         self.activity.touch();
-        ServedFuture { inner: self.service.call(request), activity: Arc::clone(&self.activity), served: None }
+        self.activity.is_http1.store(request.version() < Version::HTTP_2, Ordering::Release);
+        ServedFuture { inner: self.service.call(request), activity: Arc::clone(&self.activity), served: None, was_told: false }
     }
 }
 
@@ -465,6 +580,8 @@ pin_project! {
         inner: HttpFuture<Incoming>,
         activity: Arc<Activity>,
         served: Option<Served>,
+        // `true` once the service knows that the client has closed its side.
+        was_told: bool,
     }
 }
 
@@ -473,20 +590,25 @@ impl Future for ServedFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        if this.served.is_some() && !*this.was_told && this.activity.has_ended() {
+            *this.was_told = true;
+            this.inner.half_close();
+        }
         let polled = this.inner.as_mut().poll(cx);
         if this.served.is_none() && !this.inner.is_reading() {
             *this.served = Some(Served::begin(this.activity));
         }
         let response = ready!(polled)?;
-        let served = this.served.take();
-        Poll::Ready(Ok(response.map(|inner| ServedBody { inner, _served: served })))
+        let (served, was_told) = (this.served.take(), *this.was_told);
+        Poll::Ready(Ok(response.map(|inner| ServedBody { inner, served, was_told })))
     }
 }
 
 /// The body of a response. Until it is dropped, its request is being served.
 struct ServedBody {
     inner: HttpBody,
-    _served: Option<Served>,
+    served: Option<Served>,
+    was_told: bool,
 }
 
 impl Body for ServedBody {
@@ -494,6 +616,10 @@ impl Body for ServedBody {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if !self.was_told && self.served.as_ref().is_some_and(|served| served.0.has_ended()) {
+            self.was_told = true;
+            self.inner.half_close();
+        }
         Pin::new(&mut self.inner).poll_frame(cx)
     }
 

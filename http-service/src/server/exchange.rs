@@ -47,6 +47,12 @@ impl Exchange {
         }
     }
 
+    /// Reports that the client has closed its side of the connection.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn half_close(&self) {
+        self.owner.shared().half_close(self.id);
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }

@@ -217,6 +217,10 @@ impl Shared {
         self.verb(|state, now| state.poll_response(exchange, waker, spare, now))
     }
 
+    fn half_close(self: &Arc<Self>, exchange: HttpExchangeId) {
+        self.verb(|state, now| state.half_close(exchange, now));
+    }
+
     fn lose(self: &Arc<Self>, exchange: HttpExchangeId) {
         let waker = self.verb(|state, now| state.lose(exchange, now));
         drop(waker);

@@ -21,6 +21,7 @@ crate::harness::rows! { $ each_http_row ():
     a_slow_reply_is_a_stream_of_events
     a_client_that_closes_before_the_head_cancels_its_request
     a_client_that_closes_during_the_stream_cancels_its_request
+    a_client_that_closes_its_writing_half_gets_the_response
     a_client_with_a_session_resumes_its_stream_after_a_disconnect
     other_hosts_and_origins_are_refused
     a_body_that_is_cut_has_no_effect
@@ -385,6 +386,50 @@ async fn a_client_that_closes_during_the_stream_cancels_its_request<A: Adapter>(
         assert_eq!(server.seen(), "started");
         drop(client);
         assert_eq!(server.seen(), "Disconnected");
+    })
+    .await;
+}
+
+/// Some clients shut down their side of the connection after a request, and then read. They got no response to a slow call: the end of
+/// input counted as a disconnect.
+async fn a_client_that_closes_its_writing_half_gets_the_response<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let half_closed = |fields: &[(&str, &str)], body: &str| {
+            let mut client = server.connect();
+            client.request("POST", fields, body);
+            client.stream.shutdown(Shutdown::Write).expect("half a connection");
+            client
+        };
+        let (fields, body) = modern("quick");
+        assert!(half_closed(&fields, &body).ends().contains("done"));
+        let (fields, body) = modern("gated");
+        let mut client = half_closed(&fields, &body);
+        assert_eq!(server.seen(), "started");
+        assert_eq!(client.head().status, 200);
+        // If the client were gone, the second comment could not be written.
+        client.chunks_until(":\n\n:\n\n");
+        server.gate.add_permits(1);
+        assert_eq!(server.seen(), "passed", "the call was not cancelled");
+        let response = client.ends();
+        assert!(response.contains("done"), "{response}");
+        let (fields, body) = modern("wait");
+        let client = half_closed(&fields, &body);
+        assert_eq!(server.seen(), "started");
+        drop(client);
+        assert_eq!(server.seen(), "Disconnected", "after both halves are closed");
+        // A request that follows before the response to the first is served, too.
+        let mut client = server.connect();
+        let (fields, body) = modern("gated");
+        client.request("POST", &fields, &body);
+        assert_eq!(server.seen(), "started");
+        let (fields, body) = modern("quick");
+        client.request("POST", &fields, &body);
+        client.stream.shutdown(Shutdown::Write).expect("half a connection");
+        server.gate.add_permits(1);
+        assert_eq!(server.seen(), "passed");
+        let responses = client.ends();
+        assert_eq!(responses.matches("\"done\"").count(), 2, "{responses}");
     })
     .await;
 }

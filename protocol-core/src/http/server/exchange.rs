@@ -12,6 +12,7 @@
 //! exactly one head. The end is polled after everything else, and the exchange is over with it.
 
 use alloc::borrow::Cow;
+use core::time::Duration;
 
 use bytes::Bytes;
 
@@ -40,6 +41,8 @@ pub(super) struct Exchange {
     /// The time of the last output.
     last_output: Instant,
     keep_alive: Armed,
+    /// The time without output after which the next comment is written, if the client has closed its side of the connection.
+    probe: Option<Duration>,
     /// `true` from the time at which [`HttpEvent::Readable`](super::HttpEvent::Readable) is queued until everything was polled.
     is_announced: bool,
 }
@@ -62,6 +65,7 @@ impl Exchange {
             receiver: None,
             last_output: now,
             keep_alive: Armed::default(),
+            probe: None,
             is_announced: false,
         }
     }
@@ -93,12 +97,26 @@ impl Exchange {
         &mut self.keep_alive
     }
 
-    pub(super) fn is_pending(&self) -> bool {
-        self.state == State::Pending
+    /// Records that the client has closed its side of the connection. Returns `false` if that was recorded before.
+    pub(super) fn half_close(&mut self, first_probe: Duration) -> bool {
+        let is_new = self.probe.is_none();
+        self.probe.get_or_insert(first_probe);
+        is_new
     }
 
-    pub(super) fn last_output(&self) -> Instant {
-        self.last_output
+    /// Doubles the time until the next comment, if the client has closed its side of the connection.
+    pub(super) fn lengthen_probe(&mut self) {
+        self.probe = self.probe.map(|probe| probe.saturating_mul(2));
+    }
+
+    /// The time of the next comment, if there is no other output until then. `longest` is the time without output after which a comment is
+    /// written in any case.
+    pub(super) fn silent_until(&self, longest: Duration) -> Instant {
+        self.last_output.saturating_add(self.probe.map_or(longest, |probe| probe.min(longest)))
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.state == State::Pending
     }
 
     /// The number of bytes of events that wait to be polled.

@@ -7,10 +7,11 @@
 //! |---|---|---|---|
 //! | waiting | a result or an error, unless the body was a batch | the response is JSON, with 200 | removed |
 //! | | any other frame, or no frame for the time [`HttpTimeouts::keep_alive`] | the response is a stream of events. From 2025-11-25 on, if the stream can be resumed, it begins with an event without a frame, which *primes* the client to resume | live |
+//! | | [`HttpServer::handle_half_close`] | the response is a stream of events, with a comment | live |
 //! | | the exchange is lost | | detached |
 //! | | [`HttpServer::suspend`] | the response is a stream of events, which has the time after which to resume, and ends | detached |
 //! | live | a frame | the frame is written, and kept if the stream can be resumed | live |
-//! | | no frame for the time [`HttpTimeouts::keep_alive`] | a comment is written | live |
+//! | | no frame for the time [`HttpTimeouts::keep_alive`], or [`HttpServer::handle_half_close`] | a comment is written | live |
 //! | | the last reply | the reply is written, and the response ends | done |
 //! | | the exchange is lost | | detached |
 //! | | [`HttpServer::suspend`] | the time after which to resume is written, and the response ends | detached |
@@ -470,6 +471,16 @@ impl HttpServer {
         if let Some((key, lane)) = source {
             self.detach(key, lane);
         }
+    }
+
+    /// Handles a client that has closed its side of the connection after the request. It may still read the response, or be gone; a
+    /// transport finds out which of the two only by writing. So the response becomes a stream of events, with a comment at once, and further
+    /// comments after times that double from 100 ms to [`HttpTimeouts::keep_alive`]. If the client is gone, these comments cannot be
+    /// written; then call [`handle_lost`](Self::handle_lost). Has no effect on an exchange that is over, that has no stream, or that is the
+    /// exchange of `initialize`.
+    pub fn handle_half_close(&mut self, exchange: HttpExchangeId, now: Instant) {
+        self.advance(now);
+        self.probe_client(exchange);
     }
 
     /// Handles the end of a session that has closed by itself: its exchanges end, and its id is forgotten. Has no effect on a session that

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bytes::Bytes;
 
@@ -18,6 +19,9 @@ use crate::http::message::{self, ErrorId};
 use crate::http::status;
 use crate::mcp::Revision;
 use crate::session::{Lane, ReplyKind};
+
+/// The time between the first two comments for a client that has closed its side of the connection.
+const FIRST_PROBE: Duration = Duration::from_millis(100);
 
 impl HttpServer {
     /// Makes a refusal the whole response, if no response was begun. If the refusal has no id, the error has the id `otherwise`.
@@ -321,17 +325,33 @@ impl HttpServer {
     pub(super) fn keep_alive(&mut self, id: HttpExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         exchange.keep_alive().forget();
-        let is_due = exchange.last_output().saturating_add(self.config.timeouts.keep_alive) <= self.now;
-        match exchange.source() {
-            Some((key, lane)) if is_due && exchange.is_pending() => {
-                self.begin_stream(key, lane);
-                // Without an event at its beginning, the new stream has no byte yet.
-                self.comment(id);
-            }
-            Some(_) if is_due => self.comment(id),
-            _ => {}
+        if exchange.silent_until(self.config.timeouts.keep_alive) <= self.now {
+            exchange.lengthen_probe();
+            self.break_silence(id);
         }
         self.arm_keep_alive(id);
+    }
+
+    /// Handles a client that has closed its side of the connection. Either it still reads, or it is gone; only a failure to write shows
+    /// which. So a comment is written at once, and further ones after times that double.
+    pub(super) fn probe_client(&mut self, id: HttpExchangeId) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        let Some((key, _)) = exchange.source() else { return };
+        if self.sessions.get(&key).is_some_and(|session| !session.is_opening()) && exchange.half_close(FIRST_PROBE) {
+            self.break_silence(id);
+            self.arm_keep_alive(id);
+        }
+    }
+
+    /// Begins the stream of a response that has not begun, and writes a comment.
+    fn break_silence(&mut self, id: HttpExchangeId) {
+        match self.exchanges.get(&id).map(|exchange| (exchange.source(), exchange.is_pending())) {
+            Some((Some((key, lane)), true)) => self.begin_stream(key, lane),
+            Some((Some(_), false)) => {}
+            _ => return,
+        }
+        // Without an event at its beginning, a new stream has no byte yet.
+        self.comment(id);
     }
 
     /// Writes a comment, unless other output waits to be polled. In both cases the time without output is counted from now on.
@@ -354,7 +374,7 @@ impl HttpServer {
         if self.sessions.get(&key).is_none_or(HttpSession::is_opening) {
             return;
         }
-        let at = exchange.last_output().saturating_add(self.config.timeouts.keep_alive);
+        let at = exchange.silent_until(self.config.timeouts.keep_alive);
         self.timers.set(exchange.keep_alive(), TimerKey::KeepAlive(id), Some(at));
     }
 

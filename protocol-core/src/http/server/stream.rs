@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!         any frame that cannot be the whole response,
-//!         or no frame for `HttpTimeouts::keep_alive`
+//!         no frame for `HttpTimeouts::keep_alive`, or a half-closed client
 //!   Waiting -----------------------------------------------------> Live --- frame: written, and kept for replay
 //!    |   |                                                         |  ^ |
 //!    |   |        the exchange is lost, or its response was ended  |  | |

@@ -994,6 +994,37 @@ fn on_a_live_stream_frames_are_written_silence_causes_a_comment_and_the_last_rep
     assert_eq!(bench.response(id), Response::default());
 }
 
+/// Clients that shut down their side of the connection after a request got no response to it.
+#[test]
+fn a_half_closed_client_gets_comments_after_times_that_double_and_its_reply() {
+    for state in ["waiting", "live"] {
+        let mut bench = Bench::new();
+        let (id, lane, _) = in_state(&mut bench, state, "2025-06-18");
+        bench.server.handle_half_close(id, bench.now);
+        bench.server.handle_half_close(id, bench.now);
+        assert_eq!(bench.stream(id), (":\n\n".to_string(), false), "{state}: at once, and once");
+        for pause in [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 15_000, 15_000] {
+            bench.advance(millis(pause - 1));
+            assert_eq!(bench.stream(id), (String::new(), false), "{state}: {pause} ms");
+            bench.advance(millis(1));
+            assert_eq!(bench.stream(id), (":\n\n".to_string(), false), "{state}: {pause} ms");
+        }
+        bench.reply(lane, RESULT);
+        let (text, has_ended) = bench.stream(id);
+        assert!(text.contains(RESULT) && has_ended, "{state}: {text}");
+        bench.server.handle_half_close(id, bench.now);
+        assert_eq!(bench.stream(id), (String::new(), false), "it is over");
+    }
+    // The head of the response to `initialize` has the id of the session, so it cannot begin before the result.
+    let mut bench = Bench::new();
+    let id = bench.post(&[], INITIALIZE);
+    let lane = bench.accept(1);
+    bench.server.handle_half_close(id, bench.now);
+    assert_eq!(bench.response(id), Response::default());
+    bench.reply(lane, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#);
+    assert_eq!(bench.response(id).status, 200);
+}
+
 #[test]
 fn suspend_ends_the_response_of_a_live_or_waiting_stream_and_a_get_resumes_the_stream() {
     let mut bench = Bench::new();
