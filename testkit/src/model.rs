@@ -2366,8 +2366,11 @@ impl Model {
         if let Some(error) = error {
             self.push_event(format!("refused {}", error["code"]));
         }
-        if error.is_some() || !frame["result"]["protocolVersion"].is_string() {
+        if error.is_some() {
             return self.fail("HandshakeRefused");
+        }
+        if !frame["result"]["protocolVersion"].is_string() {
+            return self.fail(r#"AnswerInvalid("protocolVersion")"#);
         }
         self.phase = Phase::Ready;
         self.handshake_at = None;

@@ -178,7 +178,8 @@ impl Peer {
         self.wait(|state| state.closed).await
     }
 
-    /// The error with which the peer refused our handshake ([`CloseReason::HandshakeRefused`]); `None` if it did not.
+    /// The error with which the peer refused our handshake ([`CloseReason::HandshakeRefused`]) or our request for its revisions
+    /// ([`CloseReason::ProbeRefused`], [`CloseReason::VersionMismatch`]); `None` if it did not.
     #[must_use]
     pub fn refusal(&self) -> Option<RpcError> {
         self.shared.with_state(|state| state.refusal.clone())

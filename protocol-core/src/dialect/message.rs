@@ -203,8 +203,10 @@ pub(crate) enum ProbeVerdict {
     Again,
     /// The peer serves requests only after a handshake, or does not support the probe.
     Legacy,
-    /// The peer serves requests without a handshake, but refuses our probe, or declares no capabilities in its answer.
+    /// The peer serves requests without a handshake, but refuses our probe.
     Refused,
+    /// The peer serves requests without a handshake, but this member of its answer is missing or malformed.
+    Malformed(&'static str),
     /// The peer and this end have no revision in common.
     Mismatch,
 }
@@ -212,7 +214,8 @@ pub(crate) enum ProbeVerdict {
 /// The reason why the peer's answer to our handshake request is not accepted, so that the handshake fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeFailed {
-    Malformed,
+    /// This member of the answer is missing or malformed.
+    Malformed(&'static str),
     Version,
 }
 

@@ -258,8 +258,13 @@ pub enum CloseReason {
     Failed,
     /// The handshake took too long.
     HandshakeTimeout,
-    /// The peer refused the handshake, or sent an invalid answer to it.
+    /// The peer refused the handshake.
     HandshakeRefused,
+    /// The peer refused the request for its revisions, with which a client of MCP finds out whether it needs a handshake.
+    ProbeRefused,
+    /// This end refused the answer of the peer to the handshake or to the request for its revisions: this member of the answer is missing
+    /// or malformed.
+    AnswerInvalid(&'static str),
     /// The two ends have no revision of the protocol in common.
     VersionMismatch,
     /// The peer sent a frame over the size limit.
@@ -272,11 +277,15 @@ pub enum CloseReason {
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::AnswerInvalid(member) => {
+                return write!(f, "this end refused the peer's answer to the handshake: `{member}` is missing or malformed");
+            }
             Self::Local => "closed by this end",
             Self::Eof => "the peer ended the connection",
             Self::Failed => "the transport failed",
             Self::HandshakeTimeout => "the peer did not answer the handshake in time",
             Self::HandshakeRefused => "the peer refused the handshake",
+            Self::ProbeRefused => "the peer refused the request for its revisions",
             Self::VersionMismatch => "no protocol revision is common to both ends",
             Self::FrameTooLarge => "the peer sent a frame over the size limit",
             Self::Overload => "the peer does not read our replies",

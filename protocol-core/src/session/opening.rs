@@ -203,8 +203,11 @@ impl Session {
                 if let ResponseBody::Error(error) = body {
                     self.push_event(Event::HandshakeRefused(error));
                 }
-                let is_refused = matches!(verdict, ProbeVerdict::Refused);
-                self.fail(if is_refused { CloseReason::HandshakeRefused } else { CloseReason::VersionMismatch });
+                self.fail(match verdict {
+                    ProbeVerdict::Refused => CloseReason::ProbeRefused,
+                    ProbeVerdict::Malformed(member) => CloseReason::AnswerInvalid(member),
+                    _ => CloseReason::VersionMismatch,
+                });
             }
         }
     }
@@ -230,9 +233,9 @@ impl Session {
             }
             ResponseBody::Error(error) => {
                 self.push_event(Event::HandshakeRefused(error));
-                Err(HandshakeFailed::Malformed)
+                return self.fail(CloseReason::HandshakeRefused);
             }
-            ResponseBody::Malformed => Err(HandshakeFailed::Malformed),
+            ResponseBody::Malformed => Err(HandshakeFailed::Malformed("result")),
         };
         match answer {
             Ok(peer) => {
@@ -246,7 +249,7 @@ impl Session {
                     self.handle_change(change);
                 }
             }
-            Err(HandshakeFailed::Malformed) => self.fail(CloseReason::HandshakeRefused),
+            Err(HandshakeFailed::Malformed(member)) => self.fail(CloseReason::AnswerInvalid(member)),
             Err(HandshakeFailed::Version) => self.fail(CloseReason::VersionMismatch),
         }
     }

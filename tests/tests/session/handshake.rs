@@ -95,15 +95,25 @@ fn a_client_closes_if_its_handshake_is_refused_or_gets_a_malformed_result() {
     client.drain().frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
     let why = RpcError::new(-32602, "license expired");
     assert_eq!(client.events(), [Event::HandshakeRefused(why), Event::Closed(CloseReason::HandshakeRefused)]);
-    for answer in [
-        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
-        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#,
-        r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
+    // The reason of these said that the peer had refused the handshake, although this end refuses the answer.
+    let (version, capabilities) = (r#""protocolVersion":"2025-11-25""#, r#""capabilities":{}"#);
+    for (answer, member) in [
+        (r#""result":{}"#.to_owned(), "protocolVersion"),
+        (format!(r#""result":{{{version}}}"#), "capabilities"),
+        (format!(r#""result":{{{version},{capabilities}}}"#), "serverInfo"),
+        (format!(r#""result":{{{version},{capabilities},"serverInfo":"s"}}"#), "serverInfo"),
+        (format!(r#""result":{{{version},{capabilities},"serverInfo":{{"name":"s"}}}}"#), "serverInfo.version"),
+        (format!(r#""result":{{{version},{capabilities},"serverInfo":{{"version":"1"}}}}"#), "serverInfo.name"),
+        (format!(r#""result":{{{version},"serverInfo":{{"name":"s","version":"1"}}}}"#), "capabilities"),
+        (r#""result":[]"#.to_owned(), "result"),
+        (r#""error":null"#.to_owned(), "result"),
     ] {
         let mut client = Scripted::new(client_config());
-        client.drain().frame(answer);
-        assert_eq!(client.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{answer}");
+        client.drain().frame(&format!(r#"{{"jsonrpc":"2.0","id":1,{answer}}}"#));
+        assert_eq!(client.events(), [Event::Closed(CloseReason::AnswerInvalid(member))], "{answer}");
     }
+    let why = CloseReason::AnswerInvalid("serverInfo").to_string();
+    assert_eq!(why, "this end refused the peer's answer to the handshake: `serverInfo` is missing or malformed");
 }
 
 #[test]

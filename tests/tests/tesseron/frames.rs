@@ -617,7 +617,7 @@ fn item_9_a_response_with_a_malformed_error_is_still_a_failure() {
         let mut app = Scripted::new(app_config());
         app.sent();
         app.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
-        assert_eq!(app.events().last(), Some(&Event::Closed(CloseReason::HandshakeRefused)), "{error}");
+        assert_eq!(app.events().last(), Some(&Event::Closed(CloseReason::AnswerInvalid("result"))), "{error}");
 
         let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(100, "i1");
@@ -668,7 +668,7 @@ fn item_10_a_missing_result_is_null() {
     assert!(matches!(app.events().last(), Some(Event::Input { answer: Err(InputFailed::Invalid(why)), .. }) if *why == missing));
     let mut app = Scripted::new(app_config());
     app.drain().frame(r#"{"jsonrpc":"2.0","id":1}"#);
-    assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)]);
+    assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid("protocolVersion"))]);
 }
 
 /// Returns `frame` with unknown members in its envelope and at the start of its parameters and its result.

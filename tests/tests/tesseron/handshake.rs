@@ -177,24 +177,24 @@ fn item_24_a_welcome_with_another_minor_version_is_accepted_and_one_with_another
 
 #[test]
 fn a_malformed_welcome_fails_the_handshake() {
-    for (right, wrong) in [
-        (r#""sessionId":"s_1","#, ""),
-        (r#""sessionId":"s_1""#, r#""sessionId":1"#),
-        (r#""protocolVersion":"1.2.0","#, ""),
-        (r#""protocolVersion":"1.2.0""#, r#""protocolVersion":1"#),
-        (r#""agent":{"id":"acme-cli","name":"acme-cli"},"#, ""),
-        (r#""agent":{"id":"acme-cli","name":"acme-cli"}"#, r#""agent":"acme-cli""#),
-        (r#""capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true},"#, ""),
+    for (right, wrong, member) in [
+        (r#""sessionId":"s_1","#, "", "sessionId"),
+        (r#""sessionId":"s_1""#, r#""sessionId":1"#, "sessionId"),
+        (r#""protocolVersion":"1.2.0","#, "", "protocolVersion"),
+        (r#""protocolVersion":"1.2.0""#, r#""protocolVersion":1"#, "protocolVersion"),
+        (r#""agent":{"id":"acme-cli","name":"acme-cli"},"#, "", "agent"),
+        (r#""agent":{"id":"acme-cli","name":"acme-cli"}"#, r#""agent":"acme-cli""#, "agent"),
+        (r#""capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true},"#, "", "capabilities"),
     ] {
         assert!(WELCOME.contains(right));
         let mut app = Scripted::new(app_config());
         app.drain().frame(&WELCOME.replace(right, wrong));
-        assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{wrong}");
+        assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid(member))], "{wrong}");
     }
     for result in ["null", "1", "[]", r#""x""#, "{}"] {
         let mut app = Scripted::new(app_config());
         app.drain().frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
-        assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{result}");
+        assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid("protocolVersion"))], "{result}");
     }
 }
 

@@ -226,10 +226,18 @@ impl Mcp {
 
     pub(crate) fn read_handshake_answer(self, result: &Json, newest: Revision) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).as_ref().and_then(json_string);
-        let revision = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
+        let revision = text("protocolVersion").ok_or(HandshakeFailed::Malformed("protocolVersion"))?;
         let revision = Revision::from_name(&revision).filter(|revision| *revision <= newest).ok_or(HandshakeFailed::Version)?;
-        let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed)?;
-        let identity = member(result.as_bytes(), "serverInfo").and_then(read_identity).ok_or(HandshakeFailed::Malformed)?;
+        let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed("capabilities"))?;
+        let server = member(result.as_bytes(), "serverInfo").ok_or(HandshakeFailed::Malformed("serverInfo"))?;
+        let identity = read_identity(server).ok_or_else(|| {
+            let is_text = |name: &str| member(server, name).and_then(string).is_some();
+            HandshakeFailed::Malformed(match (is_text("name"), is_text("version")) {
+                (true, false) => "serverInfo.version",
+                (false, true) => "serverInfo.name",
+                _ => "serverInfo",
+            })
+        })?;
         Ok(PeerInfo {
             identity,
             protocol: Text::from_static(revision.as_str()),

@@ -79,7 +79,9 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     if !lists_revision(&versions, |revision| revision == REVISION) {
         return if has_legacy(Some(&versions), local) { ProbeVerdict::Legacy } else { ProbeVerdict::Mismatch };
     }
-    let Some(declared) = result.member("capabilities").filter(Json::is_object) else { return ProbeVerdict::Refused };
+    let Some(declared) = result.member("capabilities").filter(Json::is_object) else {
+        return ProbeVerdict::Malformed("capabilities");
+    };
     let server = member(result.as_bytes(), "_meta").and_then(|meta| member(meta, SERVER)).and_then(read_identity);
     ProbeVerdict::Modern(Box::new(PeerInfo {
         // The server need not name itself.

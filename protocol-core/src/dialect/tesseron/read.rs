@@ -127,13 +127,14 @@ impl Tesseron {
     /// Reads the answer to a hello or a resume. The agent in the answer may be pending, and is replaced when the session is claimed.
     pub(crate) fn read_handshake_answer(self, result: &Json) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).and_then(|value| value.as_text());
-        let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
+        let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed("protocolVersion"))?;
         if !is_compatible(&protocol) {
             return Err(HandshakeFailed::Version);
         }
-        let session_id = text("sessionId").ok_or(HandshakeFailed::Malformed)?;
-        let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed)?;
-        let identity = result.member("agent").and_then(|agent| read_agent(agent.as_bytes())).ok_or(HandshakeFailed::Malformed)?;
+        let session_id = text("sessionId").ok_or(HandshakeFailed::Malformed("sessionId"))?;
+        let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed("capabilities"))?;
+        let identity = result.member("agent").and_then(|agent| read_agent(agent.as_bytes()));
+        let identity = identity.ok_or(HandshakeFailed::Malformed("agent"))?;
         Ok(PeerInfo {
             identity,
             protocol,

@@ -278,8 +278,8 @@ fn the_answer_to_the_probe_chooses_the_era_or_ends_the_session() {
         // The revision that the server refuses is one that it supports, so the probe is repeated.
         (400, JSON, unsupported(r#"["2026-07-28"]"#), "POST server/discover"),
         (400, JSON, unsupported(r#"["2025-06-18"]"#), handshake),
-        (400, JSON, error(1, -32020), "the session closes: the peer refused the handshake"),
-        (400, JSON, error(1, -32021), "the session closes: the peer refused the handshake"),
+        (400, JSON, error(1, -32020), "the session closes: the peer refused the request for its revisions"),
+        (400, JSON, error(1, -32021), "the session closes: the peer refused the request for its revisions"),
         (404, JSON, error(1, -32601), handshake),
         (404, JSON, without_id.clone(), handshake),
         (200, JSON, error(1, -32601), handshake),
