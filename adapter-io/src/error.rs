@@ -3,6 +3,8 @@ use std::error::Error as StdError;
 use std::io;
 use std::path::PathBuf;
 
+use protocol_core::http::HttpFailure;
+
 /// The error of a transport that could not be opened, or that failed. Its text is one line that can be shown to users.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,9 +47,12 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// An open connection failed, or the server of an HTTP client could not be reached or used.
+    /// An open connection failed.
     #[error("the connection broke: {0}")]
     Broken(#[source] Box<dyn StdError + Send + Sync>),
+    /// The server of an HTTP client could not be reached or used, or can no longer be used.
+    #[error("{0}")]
+    Server(#[source] HttpFailure),
 }
 
 impl Error {

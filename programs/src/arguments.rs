@@ -200,7 +200,7 @@ Exit status:
     0  a result
     1  the tool failed, the server answered with an error, or --save could not save the content
     2  the command line is invalid
-    3  the call timed out
+    3  the handshake or the call took too long
     4  there is no server, or the connection was lost
   130  cancelled
   143  cancelled by SIGTERM, SIGHUP or SIGQUIT

@@ -6,6 +6,7 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::thread;
@@ -13,6 +14,9 @@ use std::time::Duration;
 
 use adapter_io::{Error, Exit};
 use endpoint::{Call, CallError, CallOutcome, Client, Peer};
+use protocol_core::http::{HttpFailure, HttpFault, HttpReason};
+use protocol_core::json::Text;
+use protocol_core::mcp::Era;
 use protocol_core::{
     Close, CloseReason, Config, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, RpcError, SendError, TimeoutKind,
 };
@@ -99,6 +103,12 @@ impl Calling {
         };
         (options.server, calling)
     }
+
+    /// Returns a function that tells the person who waits that the call is being resumed.
+    pub(super) fn on_resume(&self) -> impl Fn(&HttpReason) + Send + Sync + use<> {
+        let display = Arc::clone(&self.display);
+        move |why| display.print(&one_line(&format!("call: {why}; trying to go on")))
+    }
 }
 
 /// Prints the reason why the server cannot be reached, and returns the exit status.
@@ -119,20 +129,24 @@ where
     let ended = leave(&peer, end.as_mut(), &exit, interrupts).await;
     match verdict {
         Verdict::Exit(status) => status,
-        Verdict::Lost(last_progress) => {
+        Verdict::Lost { why: Some(why), last_progress } => {
+            complain("call", format_args!("the call is lost: {why}{last_progress}"), status::NO_SERVER)
+        }
+        Verdict::Lost { why: None, last_progress } => {
             if let Some(error) = peer.refusal() {
-                let why = format!("the server refused the handshake: {}", explained(&error));
+                let (what, hint) = match peer.closed().await {
+                    CloseReason::HandshakeRefused => ("the handshake", ""),
+                    _ => ("server/discover", LEGACY_HINT),
+                };
+                let why = format!("the server refused {what}: {}{hint}", explained(&error));
                 return complain("call", why, status::NO_SERVER);
             }
-            let why = match ended {
-                Some(ended) => ended.map_or_else(|error| error.to_string(), |reason| reason.to_string()),
-                None => peer.closed().await.to_string(),
+            let ended = match ended {
+                Some(ended) => ended,
+                None => Ok(peer.closed().await),
             };
-            let why = match exit.status() {
-                Some(status) => format!("{why} ({status})"),
-                None => why,
-            };
-            complain("call", format_args!("the server is lost: {why}{last_progress}"), status::NO_SERVER)
+            let (why, status) = explained_end(&ended, exit.status());
+            complain("call", format_args!("{why}{last_progress}"), status)
         }
     }
 }
@@ -170,6 +184,28 @@ where
     None
 }
 
+/// The reason for which the server is lost or cannot be used, and the exit status of `call` for it. `exit` is that of a
+/// server that was started, and has exited.
+fn explained_end(end: &Result<CloseReason, Error>, exit: Option<ExitStatus>) -> (String, u8) {
+    let exit = exit.map(|exit| format!(" ({exit})")).unwrap_or_default();
+    match end {
+        Err(Error::Server(failure @ HttpFailure::NoAnswer)) => (format!("timed out: {failure}{LEGACY_HINT}"), status::TIMED_OUT),
+        Err(Error::Server(failure @ HttpFailure::Refused(why))) => {
+            use HttpFault::{Disconnected, Redirected, Unauthorized};
+            let is_old = failure.is_of_probe() && !matches!(why.fault, Disconnected(_) | Redirected { .. } | Unauthorized { .. });
+            (format!("the server cannot be used: {failure}{}", if is_old { LEGACY_HINT } else { "" }), status::NO_SERVER)
+        }
+        Ok(reason @ (CloseReason::AnswerInvalid(_) | CloseReason::ProbeRefused | CloseReason::VersionMismatch)) => {
+            (format!("the server cannot be used: {reason}{exit}"), status::NO_SERVER)
+        }
+        Ok(reason) => (format!("the server is lost: {reason}{exit}"), status::NO_SERVER),
+        Err(error) => (format!("the server is lost: {error}{exit}"), status::NO_SERVER),
+    }
+}
+
+/// The end of a message about a server that does not accept or does not answer the request for its revisions.
+const LEGACY_HINT: &str = "; for an old server, try --era legacy";
+
 /// The time within which a server should exit after the call.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -192,8 +228,23 @@ const UPDATES_A_TURN: usize = 64;
 enum Verdict {
     /// The result or the error was printed; contains the exit status.
     Exit(u8),
-    /// The connection ended first, for a reason that is not known yet. Contains the last progress as text.
-    Lost(String),
+    /// The call was lost.
+    Lost {
+        /// The reason; `None` if it is that of the end of the connection, which may not be known yet.
+        why: Option<Text>,
+        /// The last progress as text.
+        last_progress: String,
+    },
+}
+
+impl Verdict {
+    /// Adds the reason of a loss.
+    fn because(self, reason: Option<Text>) -> Self {
+        match self {
+            Self::Lost { last_progress, .. } => Self::Lost { why: reason, last_progress },
+            exit @ Self::Exit(_) => exit,
+        }
+    }
 }
 
 impl Calling {
@@ -209,10 +260,15 @@ impl Calling {
             Some(Ok(_)) => {}
             Some(Err(CloseReason::HandshakeTimeout)) => {
                 let span = self.config.timeouts.handshake.unwrap_or_default();
-                let why = format!("timed out: the server did not answer the handshake within {span:?} (--start-timeout)");
+                let (what, hint) = match self.config.era {
+                    Era::Modern => ("server/discover", LEGACY_HINT),
+                    Era::Auto => ("the handshake", LEGACY_HINT),
+                    _ => ("the handshake", ""),
+                };
+                let why = format!("timed out: the server did not answer {what} within {span:?} (--start-timeout){hint}");
                 return Verdict::Exit(complain("call", why, status::TIMED_OUT));
             }
-            Some(Err(_)) => return Verdict::Lost(String::new()),
+            Some(Err(_)) => return Verdict::Lost { why: None, last_progress: String::new() },
         }
         if let Some(level) = self.log_level {
             match interrupts.or(peer.set_log_level(level)).await {
@@ -226,7 +282,7 @@ impl Calling {
                             .print(&one_line(&format!("call: the server did not change its log level: {}", explained(&error))));
                     }
                     Ok(outcome) => return self.report(outcome, None, None),
-                    Err(error) => return Verdict::Exit(complain("call", error, status::TOOL_ERROR)),
+                    Err(error) => return self.failed(error),
                 },
             }
         }
@@ -245,7 +301,7 @@ impl Calling {
             Ok(call) => {
                 let done = self.follow(call, interrupts).await;
                 self.display.end();
-                self.report(done.outcome, done.partial.as_ref(), done.last.as_deref())
+                self.report(done.outcome, done.partial.as_ref(), done.last.as_deref()).because(done.why)
             }
             Err(error) => self.failed(error.into()),
         }
@@ -299,11 +355,14 @@ impl Calling {
                 Verdict::Exit(shown.end(status))
             }
             Outcome::Cancelled => Verdict::Exit(complain("call", format_args!("cancelled{last_progress}"), status::CANCELLED)),
-            Outcome::Lost => Verdict::Lost(last_progress),
+            Outcome::Lost => Verdict::Lost { why: None, last_progress },
             Outcome::TimedOut(kind) => {
                 let limits = self.config.timeouts.call;
                 let why = match kind {
-                    TimeoutKind::Idle => format!("nothing was heard for {:?} (--timeout)", limits.idle.unwrap_or_default()),
+                    // The server may have sent log records, or comments over HTTP.
+                    TimeoutKind::Idle => {
+                        format!("neither an answer nor progress came for {:?} (--timeout)", limits.idle.unwrap_or_default())
+                    }
                     TimeoutKind::MaxTotal => {
                         format!("it was not done within {:?} (--max-total)", limits.max_total.unwrap_or_default())
                     }
@@ -342,6 +401,7 @@ impl Calling {
     fn failed(&self, error: CallError) -> Verdict {
         match outcome(error) {
             Ok(outcome) => self.report(outcome, None, None),
+            Err(CallError::Lost(why)) => Verdict::Lost { why: Some(why), last_progress: String::new() },
             Err(error) => Verdict::Exit(complain("call", error, status::TOOL_ERROR)),
         }
     }
@@ -631,6 +691,28 @@ mod tests {
         let why = "an address must be opened first (-32042): open what follows, then call again";
         assert_eq!(explained(&required), why);
         assert_eq!(with(-32042, "{}"), "unsupported (-32042): {}");
+    }
+
+    /// Without a pattern for each reason, all of them were a lost server.
+    #[test]
+    fn the_end_of_a_connection_says_whether_the_server_is_lost_or_cannot_be_used() {
+        let explained = |reason| explained_end(&reason, None);
+        let invalid =
+            "the server cannot be used: this end refused the peer's answer to the handshake: `serverInfo` is missing or malformed";
+        for (reason, why, status) in [
+            (Ok(CloseReason::Eof), "the server is lost: the peer ended the connection", 4),
+            (Ok(CloseReason::AnswerInvalid("serverInfo")), invalid, 4),
+            (Ok(CloseReason::VersionMismatch), "the server cannot be used: no protocol revision is common to both ends", 4),
+            (Err(Error::broken("reset")), "the server is lost: the connection broke: reset", 4),
+            (
+                Err(Error::Server(HttpFailure::NoAnswer)),
+                "timed out: the server does not answer server/discover; for an old server, try --era legacy",
+                3,
+            ),
+            (Err(Error::Server(HttpFailure::Ended)), "the server is lost: the server has ended the connection", 4),
+        ] {
+            assert_eq!(explained(reason), (why.to_owned(), status));
+        }
     }
 
     #[test]

@@ -268,7 +268,7 @@ where
     let mut config = calling.config.clone();
     let server = match server {
         Server::Http(url, headers) => {
-            let server = HttpServerAddress::new(&url);
+            let server = HttpServerAddress::new(&url).on_resume(calling.on_resume());
             let server = headers.iter().try_fold(server, |server, (name, value)| server.header(name, value))?;
             return Ok(Some((adapter.http_connect(Arc::clone(&calling.client), config, server)?, Exit::default())));
         }

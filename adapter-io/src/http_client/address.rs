@@ -1,19 +1,25 @@
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use protocol_core::http::HttpClientConfig;
+use protocol_core::http::{HttpClientConfig, HttpReason, without_credentials};
 #[cfg(feature = "http-client-tls")]
 use rustls::pki_types::CertificateDer;
 
 use crate::Error;
 
+/// A function that gets the reason for which a stream broke.
+pub(super) type OnResume = Arc<dyn Fn(&HttpReason) + Send + Sync>;
+
 /// The address of an MCP server over HTTP, with the configuration of the client and the header fields that are added to every request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HttpServerAddress {
     pub(super) config: HttpClientConfig,
     pub(super) headers: HeaderMap,
     #[cfg(feature = "http-client-tls")]
     pub(super) roots: Vec<CertificateDer<'static>>,
+    pub(super) on_resume: Option<OnResume>,
 }
 
 impl HttpServerAddress {
@@ -26,6 +32,7 @@ impl HttpServerAddress {
             headers: HeaderMap::new(),
             #[cfg(feature = "http-client-tls")]
             roots: Vec::new(),
+            on_resume: None,
         }
     }
 
@@ -61,7 +68,26 @@ impl HttpServerAddress {
         self
     }
 
+    /// Calls `on_resume` when a stream broke or the server has forgotten the session, and the client tries for a while to go on, so that a
+    /// person who waits can be told. It is called by the task of the client, and must not block.
+    #[must_use]
+    pub fn on_resume(mut self, on_resume: impl Fn(&HttpReason) + Send + Sync + 'static) -> Self {
+        self.on_resume = Some(Arc::new(on_resume));
+        self
+    }
+
+    /// The address without a password.
+    pub(super) fn shown(&self) -> String {
+        without_credentials(&self.config.url)
+    }
+
     pub(super) fn invalid(&self, why: &'static str) -> Error {
-        Error::connecting_to(&self.config.url)(io::Error::new(io::ErrorKind::InvalidInput, why))
+        Error::connecting_to(self.shown())(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+}
+
+impl fmt::Debug for HttpServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpServerAddress").field("config", &self.config).field("headers", &self.headers).finish_non_exhaustive()
     }
 }

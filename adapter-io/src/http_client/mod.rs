@@ -30,14 +30,13 @@ use hyper::rt::{Read, Write};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy::connect::Connection;
 use protocol_core::drive::{Machine as _, Timer};
-use protocol_core::http::{
-    Headers, HttpClient, HttpClientEvent, HttpClientRequest, HttpFailure, HttpFault, HttpRequestId, ResponseHead,
-};
+use protocol_core::http::{Headers, HttpClient, HttpClientEvent, HttpClientRequest, HttpRequestId, ResponseHead};
 use protocol_core::time::earlier;
-use protocol_core::{Bytes, CloseReason, Config, ExchangeId, Full as NoRoom, Gone, Instant, Lane, TransportEnd};
+use protocol_core::{Bytes, CloseReason, Config, ExchangeId, Full as NoRoom, Instant, Lane};
 use tower_service::Service;
 
 pub use self::address::HttpServerAddress;
+use self::address::OnResume;
 use self::pools::{Pools, Taken, chain};
 use crate::Error;
 
@@ -82,7 +81,7 @@ impl<C> HttpConnector for C where
 /// requests of the server. `hyper_timer` makes the timers of hyper, by which connections over HTTP/2 are tested and unused connections are
 /// closed. A connection breaks if the server reads nothing for 30 s while bytes wait to be sent.
 ///
-/// The future runs the client. Its output is the reason for which the session closed, or [`Error::Broken`]. If the future is dropped, all
+/// The future runs the client. Its output is the reason for which the session closed, or [`Error::Server`]. If the future is dropped, all
 /// requests are given up.
 ///
 /// # Errors
@@ -101,7 +100,10 @@ pub fn http_client<C: HttpConnector>(
     let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
         return Err(server.invalid("the address has no scheme or no host"));
     };
-    let connector = over_tls(connector, &server, scheme == Scheme::HTTPS).map_err(Error::connecting_to(&server.config.url))?;
+    if authority.as_str().contains('@') {
+        return Err(server.invalid("a name and a password belong into the header `Authorization`"));
+    }
+    let connector = over_tls(connector, &server, scheme == Scheme::HTTPS).map_err(Error::connecting_to(server.shown()))?;
     let timer = runtime.timer();
     let now = timer.now();
     let invalid = server.invalid("the address is malformed");
@@ -118,6 +120,7 @@ pub fn http_client<C: HttpConnector>(
         scheme,
         authority,
         headers: server.headers,
+        on_resume: server.on_resume,
         timer,
         requests: HashMap::new(),
         sender,
@@ -125,7 +128,6 @@ pub fn http_client<C: HttpConnector>(
         waiting: None,
         end: None,
         failure: None,
-        last_loss: String::new(),
     };
     let driven = async move { poll_fn(|cx| driver.poll(cx)).await };
     Ok((peer, driven))
@@ -179,6 +181,7 @@ struct Driver<C> {
     scheme: Scheme,
     authority: Authority,
     headers: HeaderMap,
+    on_resume: Option<OnResume>,
     timer: Box<dyn Timer + Send + Sync>,
     requests: HashMap<HttpRequestId, Running>,
     sender: Parts,
@@ -187,8 +190,6 @@ struct Driver<C> {
     waiting: Option<Arrived>,
     end: Option<CloseReason>,
     failure: Option<Error>,
-    /// The reason for the last loss of a connection.
-    last_loss: String,
 }
 
 impl<C: HttpConnector> Driver<C> {
@@ -257,20 +258,22 @@ impl<C: HttpConnector> Driver<C> {
                 }
             }
             HttpClientEvent::Frame { frame, lane, exchange } => self.pass_frame(Arrived { frame, lane, exchange }, now),
-            HttpClientEvent::Lost(exchange) => {
+            HttpClientEvent::Lost { exchange, why } => {
                 // Fails if the session has already ended the call.
-                let _ = self.endpoint.handle_gone(Gone::Response(exchange), now);
+                let _ = self.endpoint.handle_lost(exchange, &why.to_string(), now);
+            }
+            HttpClientEvent::Resuming { why, .. } => {
+                if let Some(on_resume) = &self.on_resume {
+                    on_resume(&why);
+                }
             }
             HttpClientEvent::Writable(is_writable) => {
                 // Fails only if the session is closed.
                 let _ = self.endpoint.set_writable(Lane::CHANNEL, is_writable, now);
             }
             HttpClientEvent::Failed(failure) => {
-                self.failure = Some(match failure {
-                    HttpFailure::Refused(HttpFault::Disconnected) => Error::broken(std::mem::take(&mut self.last_loss)),
-                    failure => Error::broken(failure),
-                });
-                self.endpoint.handle_end(TransportEnd::Failed, now);
+                self.endpoint.handle_failure(&failure.to_string(), now);
+                self.failure = Some(Error::Server(failure));
             }
             _ => {}
         }
@@ -331,8 +334,7 @@ impl<C: HttpConnector> Driver<C> {
             }
             Part::Loss(why) => {
                 self.forget(request);
-                self.last_loss = why;
-                self.http.handle_loss(request, now);
+                self.http.handle_loss(request, &why, now);
             }
         }
     }

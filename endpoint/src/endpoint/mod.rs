@@ -28,6 +28,7 @@ use protocol_core::config::Config;
 use protocol_core::dialect::{Ask, LogRecord, Notice, Reply, Request, tesseron};
 use protocol_core::drive::{FrameIo, LaneMachine, Machine, Timer, TurnOutcome};
 use protocol_core::error::RpcError;
+use protocol_core::json::Text;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{
     CancelReason, Close, CloseReason, Event, ExchangeId, Full, Gone, InboundId, InputMode, Lane, NotLive, Outcome, Received,
@@ -258,6 +259,35 @@ impl Endpoint {
             |_, _| (),
         );
         noted
+    }
+
+    /// Handles a response to a request of ours that will not come by any stream, for a reason that people can read: the call ends with
+    /// [`CallError::Lost`](crate::CallError::Lost). In all other respects equal to [`handle_gone`](Self::handle_gone) with
+    /// [`Gone::Response`].
+    ///
+    /// # Errors
+    /// [`NotLive`] if the request is over.
+    pub fn handle_lost(&mut self, exchange: ExchangeId, why: &str, now: Instant) -> Result<(), NotLive> {
+        // Earlier events are handled first, so that no other call gets this reason.
+        self.dispatch(true, |_, _| None, |_, _| ());
+        let mut noted = Ok(());
+        self.dispatch(
+            true,
+            |state, _| {
+                noted = state.session.handle_gone(Gone::Response(exchange), now);
+                state.loss = noted.is_ok().then(|| Text::from(why));
+                Some(now)
+            },
+            |state, _| state.loss = None,
+        );
+        noted
+    }
+
+    /// Handles the failure of the transport for a reason that people can read: all calls end with
+    /// [`CallError::Lost`](crate::CallError::Lost). In all other respects equal to [`Machine::handle_end`] with [`TransportEnd::Failed`].
+    pub fn handle_failure(&mut self, why: &str, now: Instant) {
+        self.shared.lock().loss = Some(Text::from(why));
+        self.handle_end(TransportEnd::Failed, now);
     }
 
     /// The next lane that the session has closed because too much of its output was not read; `None` if there is none. The transport has to
@@ -714,7 +744,8 @@ impl State {
             Event::Done { id, outcome, partial, last } => {
                 if let Some(slot) = self.calls.get_mut(&id) {
                     add(work, Note::call_ended(id, &mut slot.span, &outcome).map(Work::Diagnose));
-                    add(work, slot.end(CallOutcome::new(outcome, partial, last)).map(Work::Wake));
+                    let why = if outcome == Outcome::Lost { self.loss.clone() } else { None };
+                    add(work, slot.end(CallOutcome { outcome, partial, last, why }).map(Work::Wake));
                 }
             }
             Event::Log(record) => work.push_back(Work::Log(Box::new(record))),

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::schema::Output;
 use protocol_core::dialect::{Progress, ToolResult};
 use protocol_core::error::RpcError;
-use protocol_core::json::{Json, JsonError};
+use protocol_core::json::{Json, JsonError, Text};
 use protocol_core::session::{InvokeError, Outcome};
 
 /// The outcome of an outbound call, with its partial result and its last progress.
@@ -19,22 +19,26 @@ pub struct CallOutcome {
     pub partial: Option<Json>,
     /// The last progress update that was accepted.
     pub last: Option<Box<Progress>>,
+    /// The reason of [`Outcome::Lost`] as text for people, if the transport has given one
+    /// ([`Endpoint::handle_lost`](crate::Endpoint::handle_lost)).
+    pub why: Option<Text>,
 }
 
 impl CallOutcome {
     pub(crate) fn new(outcome: Outcome, partial: Option<Json>, last: Option<Box<Progress>>) -> Self {
-        Self { outcome, partial, last }
+        Self { outcome, partial, last, why: None }
     }
 
     /// Returns the result object.
     ///
     /// # Errors
-    /// [`CallError::Rpc`] for [`Outcome::Error`], [`CallError::Ended`] for every other outcome but [`Outcome::Result`].
+    /// [`CallError::Rpc`] for [`Outcome::Error`], [`CallError::Lost`] for [`Outcome::Lost`] with a reason, and [`CallError::Ended`] for
+    /// every other outcome but [`Outcome::Result`].
     pub fn result(self) -> Result<Json, CallError> {
         match self.outcome {
             Outcome::Result(result) => Ok(result),
             Outcome::Error(error) => Err(CallError::Rpc(error)),
-            outcome => Err(CallError::Ended(outcome)),
+            outcome => Err(self.why.map_or(CallError::Ended(outcome), CallError::Lost)),
         }
     }
 }
@@ -91,6 +95,10 @@ pub enum CallError {
     /// sent afterwards; or its response was invalid; or this end did not answer an input request of the call.
     #[error("{}", ended(.0))]
     Ended(Outcome),
+    /// The call was lost ([`Outcome::Lost`]) for this reason, which is text for people. A call that was lost without a known reason is
+    /// [`Ended`](Self::Ended).
+    #[error("the call was lost: {0}")]
+    Lost(Text),
     /// The arguments cannot be serialized. Nothing was sent.
     #[error("not sent, since its arguments are no JSON: {0}")]
     Unwritable(String),

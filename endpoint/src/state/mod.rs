@@ -38,7 +38,7 @@ use crate::extensions::Extensions;
 use engine::{DriverSlot, Engine, Guarded, SendsEarly, VerbEffects, Waiters};
 use protocol_core::drive::TurnOutcome;
 use protocol_core::error::RpcError;
-use protocol_core::json::Json;
+use protocol_core::json::{Json, Text};
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{CloseReason, InboundId, InputKey, Lane, OutboundId, Session};
 use protocol_core::table::Table;
@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) closed: Option<CloseReason>,
     /// The error with which the peer refused our handshake; `None` if it did not.
     pub(crate) refusal: Option<RpcError>,
+    /// The reason for which calls are lost, given by the transport: while the loss of one call is handled, or of the transport for ever.
+    pub(crate) loss: Option<Text>,
     pub(crate) calls: Table<OutboundId, CallSlot>,
     pub(crate) served_calls: Table<InboundId, ServedCallSlot>,
     /// Handlers that wait for the retry of their call.
@@ -142,6 +144,7 @@ impl State {
             driver_gone: false,
             closed: None,
             refusal: None,
+            loss: None,
             calls: Table::new(),
             served_calls: Table::new(),
             frozen: FrozenHandlers::default(),

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::{hello, ms, service, value};
 use crate::testing::{Executor, Pipe, connect, pipe};
-use crate::{Call, Cancellation, Context, Endpoint, Peer, Tool};
+use crate::{Call, CallError, Cancellation, Context, Endpoint, Peer, Tool};
 use protocol_core::config::Config;
 use protocol_core::dialect::Identity;
 use protocol_core::drive::{Driver, Machine};
 use protocol_core::json::Json;
-use protocol_core::session::{CancelReason, Close, CloseReason, Outcome};
+use protocol_core::session::{CancelReason, Close, CloseReason, ExchangeId, Gone, Outcome};
 
 /// The reasons for which handlers were cancelled.
 type Seen = Arc<Mutex<Vec<CancelReason>>>;
@@ -338,4 +338,26 @@ fn an_endpoint_is_a_machine_whose_only_event_is_the_end() {
     assert_eq!(server.poll_event(), None);
     assert!(server.is_closed() && !server.wants_input());
     assert_eq!((server.poll_timeout(), server.poll_transmit()), (None, None));
+}
+
+/// A caller learned only that the connection had ended, although the transport knew why.
+#[test]
+fn a_lost_call_has_the_reason_of_its_transport() {
+    let executor = Executor::new();
+    let mut endpoint = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
+    let now = executor.now();
+    while endpoint.poll_transmit().is_some() {}
+    endpoint.handle_frame(super::WELCOME.into(), now).unwrap();
+    let peer = endpoint.peer();
+    let [first, second, third] = [(); 3].map(|()| peer.call_tool("t", Json::empty_object()).unwrap());
+    while endpoint.poll_transmit().is_some() {}
+    endpoint.handle_lost(ExchangeId::from_number(2), "status 500", now).unwrap();
+    assert!(endpoint.handle_lost(ExchangeId::from_number(2), "again", now).is_err(), "it is over");
+    endpoint.handle_gone(Gone::Response(ExchangeId::from_number(3)), now).unwrap();
+    endpoint.handle_failure("the server has ended the session", now);
+    assert!(endpoint.poll_event().is_some());
+    let error = |call: Call| executor.block_on(call).unwrap().result().unwrap_err();
+    assert_eq!(error(first).to_string(), "the call was lost: status 500");
+    assert_eq!(error(second), CallError::Ended(Outcome::Lost), "no reason was given");
+    assert_eq!(error(third).to_string(), "the call was lost: the server has ended the session");
 }

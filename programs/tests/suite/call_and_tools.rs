@@ -389,7 +389,7 @@ fn a_signal_that_a_program_was_started_to_ignore_does_not_end_it() {
 #[test]
 fn a_call_that_times_out_is_status_3() {
     let ended = call(&["--timeout", "1", "stuck"]).with(3);
-    assert_eq!(ended.err, ["call: timed out: nothing was heard for 1s (--timeout)"]);
+    assert_eq!(ended.err, ["call: timed out: neither an answer nor progress came for 1s (--timeout)"]);
     let ended = call(&["--max-total", "1", "countdown", r#"{"from":100,"step_ms":50}"#]).with(3);
     assert!(ended.err.last().is_some_and(|line| line.contains("not done within 1s (--max-total); last heard: ")), "{ended:?}");
 }
@@ -994,6 +994,15 @@ fn a_tool_asks_its_caller_in_every_era_and_gives_the_same_result() {
 /// Serves over HTTP, and returns the address. `answer` gets the head and the body of each request, and returns the JSON of a response with
 /// the status 200.
 fn serve_http(answer: impl Fn(&str, &str) -> String + Send + 'static) -> String {
+    serve_raw_http(move |head, body| {
+        let body = answer(head, body);
+        format!("200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    })
+}
+
+/// Serves over HTTP, and returns the address. `answer` gets the head and the body of each request, and returns the response, beginning with
+/// its status. After it the connection is closed.
+fn serve_raw_http(answer: impl Fn(&str, &str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
     thread::spawn(move || {
@@ -1006,9 +1015,9 @@ fn serve_http(answer: impl Fn(&str, &str) -> String + Send + 'static) -> String 
             let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
             let mut body = vec![0; length.unwrap_or_default()];
             stream.read_exact(&mut body).expect("a body");
-            let body = answer(&head, &String::from_utf8(body).expect("text"));
-            let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close", body.len());
-            write!(stream.get_mut(), "HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}").expect("it is read");
+            let response = answer(&head, &String::from_utf8(body).expect("text"));
+            let (status, rest) = response.split_once("\r\n").expect("a status");
+            write!(stream.get_mut(), "HTTP/1.1 {status}\r\nConnection: close\r\n{rest}").expect("it is read");
         }
     });
     url
@@ -1026,6 +1035,76 @@ fn a_server_over_http_is_called_with_the_headers_of_the_command_line() {
     });
     let ended = call(&["--url", &url, "--header", "Authorization: Bearer t", "--header", "X-Y:a:b", "chatty"]);
     assert_eq!(ended.with(0).out, "over HTTP\n");
+}
+
+/// The status and the reason of a server over HTTP that cannot be used. `protocol-core/src/http/client/tests.rs` has all reasons.
+#[test]
+fn a_server_over_http_that_fails_is_reported_with_what_it_has_answered() {
+    const HINT: &str = "; for an old server, try --era legacy";
+    let fails = || serve_raw_http(|_, _| "500 No\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>".to_owned());
+    let why = "the server answers with the status 500 (text/html, \"<html>\")";
+    call(&["--url", &fails(), "chatty"]).complained(4, &format!("the server cannot be used: server/discover: {why}{HINT}"));
+    call(&["--url", &fails(), "--era", "legacy", "chatty"]).complained(4, &format!("the server cannot be used: initialize: {why}"));
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", silent.local_addr().expect("an address"));
+    for (era, why) in [
+        ("auto", format!("timed out: the server does not answer server/discover{HINT}")),
+        ("modern", format!("timed out: the server did not answer server/discover within 300ms (--start-timeout){HINT}")),
+        ("legacy", "timed out: the server did not answer the handshake within 300ms (--start-timeout)".to_owned()),
+    ] {
+        call(&["--url", &url, "--era", era, "--start-timeout", "0.3", "chatty"]).complained(3, &why);
+    }
+    let loses = serve_raw_http(|_, body| match body.contains("server/discover") {
+        true => {
+            let body = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#;
+            format!("200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        }
+        false => "502 Bad\r\nContent-Type: text/plain\r\n\r\nno upstream".to_owned(),
+    });
+    for (work, request) in [("chatty", "tools/call"), ("--list", "tools/list")] {
+        let why = format!("the call is lost: {request}: the server answers with the status 502 (text/plain, \"no upstream\")");
+        call(&["--url", &loses, work]).complained(4, &why);
+    }
+    let secret = call(&["--url", "http://user:secret@localhost/mcp", "chatty"]);
+    assert!(!secret.err.concat().contains("secret"), "{secret:?}");
+    secret.complained(4, "http://...@localhost/mcp: a name and a password belong into the header `Authorization`");
+}
+
+/// A server that died in the middle of a call was silent for half a minute, and then reported with the failure of the last attempt.
+#[test]
+fn a_person_is_told_that_a_call_is_being_resumed_and_at_the_end_why_its_stream_broke() {
+    let url = serve_raw_http(|head, body| {
+        let begins = "200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        match () {
+            () if body.contains(r#""initialize""#) => {
+                let body = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+                format!("200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+            }
+            () if body.contains("tools/call") => format!("{begins}17\r\nid: 1\nretry: 10\ndata:\n\n\r\n"),
+            // Attempts to resume the stream.
+            () if head.contains("last-event-id") => "503 Gone\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            () if head.starts_with("GET") => "405 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            () => "202 Accepted\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        }
+    });
+    let ended = call(&["--url", &url, "--era", "legacy", "chatty"]).with(4);
+    let [resumes, lost] = &ended.err[..] else { panic!("{ended:?}") };
+    let why = "tools/call: the connection fails: ";
+    assert!(resumes.starts_with(&format!("call: {why}")) && resumes.ends_with("; trying to go on"), "{ended:?}");
+    assert!(lost.starts_with(&format!("call: the call is lost: {why}")), "{ended:?}");
+    assert!(lost.ends_with("; the stream could not be resumed"), "{ended:?}");
+}
+
+#[test]
+fn an_answer_to_the_handshake_that_this_end_refuses_or_that_the_server_refuses_says_who_and_why() {
+    let answers = |answer: &str| format!("read hello; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{answer}}}'; cat > /dev/null");
+    let nameless = answers(r#""result":{"protocolVersion":"2025-11-25","capabilities":{}}"#);
+    let why =
+        "the server cannot be used: this end refused the peer's answer to the handshake: `serverInfo` is missing or malformed";
+    call(&["--era", "legacy", "chatty", "--", "sh", "-c", &nameless]).complained(4, why);
+    let old = answers(r#""error":{"code":-32601,"message":"what?"}"#);
+    let why = "the server refused server/discover: what? (-32601); for an old server, try --era legacy";
+    call(&["--era", "modern", "chatty", "--", "sh", "-c", &old]).complained(4, why);
 }
 
 #[test]

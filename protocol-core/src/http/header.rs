@@ -21,6 +21,10 @@ pub const ALLOW: &str = "allow";
 pub const CACHE_CONTROL: &str = "cache-control";
 /// The media type of the body.
 pub const CONTENT_TYPE: &str = "content-type";
+/// The name of the header field with the encoding of a body.
+pub const CONTENT_ENCODING: &str = "content-encoding";
+/// The name of the header field with the length of a body.
+pub const CONTENT_LENGTH: &str = "content-length";
 /// The host that the request was made to.
 pub const HOST: &str = "host";
 /// The id of the last event that a client got, from which it resumes a stream.

@@ -15,6 +15,22 @@ const MAX_REFERENCE: usize = 8 * 1024;
 #[error("not an address of the form http://HOST/PATH or https://HOST/PATH")]
 pub struct InvalidUrl;
 
+/// A URL for people: without a name and a password, which may stand before its host. It need not be a valid URL.
+#[must_use]
+pub fn without_credentials(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at.saturating_add(3));
+    let (scheme, rest) = url.split_at_checked(start).unwrap_or(("", url));
+    let (authority, _) = rest.split_once(['/', '?', '#']).unwrap_or((rest, ""));
+    // A password with an unescaped slash looks like a port that is no number.
+    let is_cut =
+        authority.rsplit_once(':').is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit() || byte == b']'));
+    let searched = if is_cut { rest } else { authority };
+    match searched.rfind('@').and_then(|at| rest.get(at..)) {
+        Some(host) => format!("{scheme}...{host}"),
+        None => String::from(url),
+    }
+}
+
 /// The address at which a server serves MCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Location {
@@ -127,6 +143,27 @@ mod tests {
         }
         for url in ["", "localhost/mcp", "ftp://h/", "http://", "http://user@h/", "http://h/ x", "http://h\\x", "://h", "http:/h"] {
             assert_eq!(Location::parse(url), Err(InvalidUrl), "{url:?}");
+        }
+    }
+
+    /// A password in an address was printed in the error about that address.
+    #[test]
+    fn an_address_is_shown_without_a_password() {
+        for (url, shown) in [
+            ("http://user:secret@h/mcp", "http://...@h/mcp"),
+            ("https://secret@h:1/mcp?a=b", "https://...@h:1/mcp?a=b"),
+            ("http://user:se@cret@h/", "http://...@h/"),
+            ("http://user:se/cret@h/", "http://...@h/"),
+            ("http://user:se?c#ret@h/", "http://...@h/"),
+            ("user:secret@h", "...@h"),
+            ("ftp://user:secret@h/", "ftp://...@h/"),
+            ("http://h/@scope/x", "http://h/@scope/x"),
+            ("http://h:80/a@b", "http://h:80/a@b"),
+            ("http://[::1]:80/a@b", "http://[::1]:80/a@b"),
+            ("http://[::1]/a", "http://[::1]/a"),
+            ("", ""),
+        ] {
+            assert_eq!(without_credentials(url), shown);
         }
     }
 

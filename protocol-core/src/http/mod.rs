@@ -23,10 +23,13 @@ pub mod sse;
 pub mod status;
 mod timers;
 
-pub use client::{HttpClient, HttpClientConfig, HttpClientEvent, HttpClientRequest, HttpFailure, HttpFault, HttpRequestId};
+pub use client::{
+    HttpClient, HttpClientConfig, HttpClientEvent, HttpClientRequest, HttpExcerpt, HttpFailure, HttpFault, HttpReason,
+    HttpRequestId,
+};
 pub use head::{AmbiguousHeader, Headers, Method, RequestHead, ResponseHead};
 pub use limits::{HttpClientLimits, HttpClientTimeouts, HttpLimits, HttpTimeouts};
-pub use location::InvalidUrl;
+pub use location::{InvalidUrl, without_credentials};
 pub use server::{
     HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, NotResumable, ResponsePart, SessionKey,
 };

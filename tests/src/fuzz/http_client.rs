@@ -115,7 +115,7 @@ impl Bench {
                 self.open.retain(|open| *open != request);
                 match step {
                     b'e' => self.client.handle_end(request, self.now),
-                    _ => self.client.handle_loss(request, self.now),
+                    _ => self.client.handle_loss(request, "", self.now),
                 }
             }
             _ => {}
@@ -154,7 +154,7 @@ impl Bench {
                 HttpClientEvent::Frame { frame, lane, exchange } => {
                     let _ = self.session.handle_frame_within(frame, lane, exchange, self.now);
                 }
-                HttpClientEvent::Lost(exchange) => {
+                HttpClientEvent::Lost { exchange, .. } => {
                     let _ = self.session.handle_gone(Gone::Response(exchange), self.now);
                 }
                 HttpClientEvent::Writable(is_writable) => {

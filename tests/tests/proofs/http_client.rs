@@ -194,7 +194,7 @@ impl World {
                 HttpClientEvent::Frame { frame, lane, exchange } => {
                     self.session.handle_frame_within(frame, lane, exchange, self.now).expect("its events were polled");
                 }
-                HttpClientEvent::Lost(exchange) => {
+                HttpClientEvent::Lost { exchange, .. } => {
                     let _ = self.session.handle_gone(Gone::Response(exchange), self.now);
                 }
                 HttpClientEvent::Writable(is_writable) => {
@@ -350,7 +350,7 @@ impl World {
         if connection.exchange.is_none() {
             self.forget(id);
         }
-        self.client.handle_loss(id, self.now);
+        self.client.handle_loss(id, "", self.now);
         self.pump_client();
     }
 

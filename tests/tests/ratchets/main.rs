@@ -102,7 +102,7 @@ const MACHINES: [&str; 8] = [
 ];
 
 /// Types in these files that are no machines, and the reason why their fields may be visible.
-const PLAIN_DATA: [(&str, &[&str], &str); 24] = [
+const PLAIN_DATA: [(&str, &[&str], &str); 25] = [
     ("http-service/listen.rs", &["ConnectionLimits"], "the owner fills in limits"),
     ("protocol-core/http/accept.rs", &["Accepted"], "the result of reading a header is read by name"),
     (
@@ -110,6 +110,7 @@ const PLAIN_DATA: [(&str, &[&str], &str); 24] = [
         &["HttpClientConfig", "HttpClientRequest"],
         "the owner fills in a configuration, and takes apart a request that it is to make",
     ),
+    ("protocol-core/http/client/reason.rs", &["HttpExcerpt", "HttpReason"], "the reason of a loss is read by name"),
     ("protocol-core/http/client/tools.rs", &["Page"], "the result of reading a list is read by name"),
     ("protocol-core/http/head.rs", &["RequestHead", "ResponseHead"], "the owner fills in one head and takes the other apart"),
     ("protocol-core/http/header.rs", &["WrongArgument"], "an error names the header that it is about"),

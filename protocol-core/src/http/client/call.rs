@@ -23,11 +23,13 @@
 //! * if the HTTP session is gone again after the call was sent again;
 //! * if the HTTP response does not contain its response, and the server may have done the work.
 
+use alloc::boxed::Box;
+
 use bytes::Bytes;
 
-use super::HttpRequestId;
 use super::cache::CachePermit;
 use super::resumption::Resumption;
+use super::{HttpReason, HttpRequestId};
 use crate::http::era::Era;
 use crate::http::message::Request;
 use crate::http::timers::Armed;
@@ -38,6 +40,10 @@ use crate::json::Text;
 pub(super) struct Call {
     era: Era,
     kind: Kind,
+    /// The method of the request.
+    method: Text,
+    /// The reason for which the stream broke, until there is a new event: the first one, if attempts to resume it have failed.
+    cause: Option<Box<HttpReason>>,
     /// The frame. It is dropped once the stream begins, since the call is not sent again then.
     frame: Bytes,
     /// The generation of the HTTP session that the call was sent in: the number of earlier HTTP sessions.
@@ -95,10 +101,12 @@ enum State {
 }
 
 impl Call {
-    pub(super) fn new(era: Era, kind: Kind, frame: Bytes, permit: Option<CachePermit>) -> Self {
+    pub(super) fn new(era: Era, kind: Kind, method: Text, frame: Bytes, permit: Option<CachePermit>) -> Self {
         Self {
             era,
             kind,
+            method,
+            cause: None,
             frame,
             generation: 0,
             was_moved: false,
@@ -153,6 +161,20 @@ impl Call {
         may_look_up
     }
 
+    /// Records the reason for which the stream broke. Returns `false` if there is an earlier one.
+    pub(super) fn note_cause(&mut self, why: &HttpReason) -> bool {
+        let is_first = self.cause.is_none();
+        if is_first {
+            self.cause = Some(Box::new(why.clone()));
+        }
+        is_first
+    }
+
+    /// Takes the reason for which the stream broke, if there was no new event since.
+    pub(super) fn take_cause(&mut self) -> Option<Box<HttpReason>> {
+        self.cause.take()
+    }
+
     /// Takes the right to cache the result of the call.
     pub(super) fn take_permit(&mut self) -> Option<CachePermit> {
         self.permit.take()
@@ -174,6 +196,10 @@ impl Call {
 
     pub(super) fn kind(&self) -> &Kind {
         &self.kind
+    }
+
+    pub(super) fn method(&self) -> &Text {
+        &self.method
     }
 
     pub(super) fn frame(&self) -> &Bytes {

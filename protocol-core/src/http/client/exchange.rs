@@ -4,6 +4,9 @@
 //!          read_text: a body that is read as a whole
 //!   Sent ------------------------------------------> Text
 //!    |
+//!    | read_excerpt: the body has no response, and its first bytes are read for the reason
+//!    |----------------------------------> Excerpt
+//!    |
 //!    | read_events: a stream of events         ignore_rest: the response has come
 //!    `----------------------------------> Events ---------------------------> Rest
 //! ```
@@ -16,7 +19,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{HttpClientRequest, HttpFault};
+use super::{HttpClientRequest, HttpExcerpt, HttpFault};
 use crate::http::sse::Decoder;
 use crate::http::timers::Armed;
 use crate::session::ExchangeId;
@@ -25,6 +28,8 @@ use crate::session::ExchangeId;
 pub(super) struct Exchange {
     purpose: Purpose,
     state: State,
+    /// The beginning of the response, for the reason of a loss; `None` before the head has come.
+    seen: Option<HttpExcerpt>,
     redirects: u8,
     deadline: Armed,
 }
@@ -67,6 +72,8 @@ enum State {
         /// The maximum length of the body in bytes.
         limit: usize,
     },
+    /// The body has no response. Its first bytes are read.
+    Excerpt { status: u16, fault: HttpFault },
     /// The body is a stream of events.
     Events(Decoder),
     /// The response to the request has come, and the rest of the body is ignored.
@@ -78,7 +85,7 @@ pub(super) struct TooLong;
 
 impl Exchange {
     pub(super) fn new(purpose: Purpose, request: HttpClientRequest, redirects: u8) -> Self {
-        Self { purpose, state: State::Sent(request), redirects, deadline: Armed::default() }
+        Self { purpose, state: State::Sent(request), seen: None, redirects, deadline: Armed::default() }
     }
 
     // ---- Transitions ----
@@ -86,6 +93,22 @@ impl Exchange {
     /// Sent -> Text.
     pub(super) fn read_text(&mut self, status: u16, fault: HttpFault, limit: usize) {
         self.state = State::Text { status, fault, body: Vec::new(), limit };
+    }
+
+    /// Sent -> Excerpt.
+    pub(super) fn read_excerpt(&mut self, status: u16, fault: HttpFault) {
+        self.state = State::Excerpt { status, fault };
+    }
+
+    /// Records the head of the response, for the reason of a loss.
+    pub(super) fn see(&mut self, head: HttpExcerpt) {
+        self.seen = Some(head);
+    }
+
+    /// Records a piece of the body, for the reason of a loss. Returns `true` if nothing else is read of the body, and enough of it was read.
+    pub(super) fn see_body(&mut self, piece: &[u8]) -> bool {
+        let is_full = self.seen.as_mut().is_none_or(|seen| seen.add(piece));
+        is_full && matches!(self.state, State::Excerpt { .. })
     }
 
     /// Sent -> Events.
@@ -110,10 +133,10 @@ impl Exchange {
     }
 
     /// The status, the fault and the whole body; `None` if the body is not read as a whole.
-    pub(super) fn into_text(self) -> Option<(u16, HttpFault, Bytes)> {
-        match self.state {
-            State::Text { status, fault, body, .. } => Some((status, fault, body.into())),
-            State::Sent(_) | State::Events(_) | State::Rest => None,
+    pub(super) fn take_text(&mut self) -> Option<(u16, HttpFault, Bytes)> {
+        match &mut self.state {
+            State::Text { status, fault, body, .. } => Some((*status, fault.clone(), core::mem::take(body).into())),
+            State::Sent(_) | State::Excerpt { .. } | State::Events(_) | State::Rest => None,
         }
     }
 
@@ -141,15 +164,28 @@ impl Exchange {
     pub(super) fn request(&self) -> Option<&HttpClientRequest> {
         match &self.state {
             State::Sent(request) => Some(request),
-            State::Text { .. } | State::Events(_) | State::Rest => None,
+            State::Text { .. } | State::Excerpt { .. } | State::Events(_) | State::Rest => None,
         }
+    }
+
+    /// The status and the fault of a response whose body has no response of the session, and is not read as a whole.
+    pub(super) fn excerpt(&self) -> Option<(u16, HttpFault)> {
+        match &self.state {
+            State::Excerpt { status, fault } => Some((*status, fault.clone())),
+            State::Sent(_) | State::Text { .. } | State::Events(_) | State::Rest => None,
+        }
+    }
+
+    /// The beginning of the response.
+    pub(super) fn seen(&self) -> Option<HttpExcerpt> {
+        self.seen.clone()
     }
 
     /// The decoder, if the body is a stream of events.
     pub(super) fn events(&mut self) -> Option<&mut Decoder> {
         match &mut self.state {
             State::Events(decoder) => Some(decoder),
-            State::Sent(_) | State::Text { .. } | State::Rest => None,
+            State::Sent(_) | State::Text { .. } | State::Excerpt { .. } | State::Rest => None,
         }
     }
 }

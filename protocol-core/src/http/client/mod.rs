@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `exchange`, `call`, `session`, `get_stream` | the machines of one HTTP request, of one request of the session, of the HTTP session, and of the GET stream: the stream of messages that belong to no call |
 //! | `resumption`, `backlog`, `tools`, `cache` | the waits before a stream is resumed, the frames that wait, the headers of tools, and cached results |
-//! | `verdict` | the meaning of a response |
+//! | `verdict`, `reason` | the meaning of a response, and the reason of a loss |
 //! | `requests`, `responses` | the steps that make requests, and those that read responses |
 //!
 //! In these files an *exchange* is an HTTP exchange, with an [`HttpRequestId`]. A *call* is one exchange of the session, with an
@@ -28,6 +28,7 @@ mod cache;
 mod call;
 mod exchange;
 mod get_stream;
+mod reason;
 mod requests;
 mod responses;
 mod resumption;
@@ -38,7 +39,10 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -48,7 +52,7 @@ use bytes::Bytes;
 use super::head::{Headers, Method, ResponseHead};
 use super::header::{self, InvalidAnnotation};
 use super::limits::{HttpClientLimits, HttpClientTimeouts};
-use super::location::{InvalidUrl, Location};
+use super::location::{InvalidUrl, Location, without_credentials};
 use super::sse::DecodeError;
 use super::timers::{Armed, Timers};
 use crate::json::Text;
@@ -61,6 +65,7 @@ use cache::Cache;
 use call::Call;
 use exchange::{Exchange, Purpose};
 use get_stream::GetStream;
+pub use reason::{HttpExcerpt, HttpReason};
 use resumption::Jitter;
 use session::HttpSession;
 use tools::Tools;
@@ -75,8 +80,8 @@ impl fmt::Display for HttpRequestId {
     }
 }
 
-/// The configuration of an [`HttpClient`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The configuration of an [`HttpClient`]. `Debug` shows the address without a password.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpClientConfig {
     /// The address at which the server serves MCP, such as `https://example.com/mcp`.
@@ -116,6 +121,21 @@ impl HttpClientConfig {
     }
 }
 
+impl fmt::Debug for HttpClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, get_stream, old_transport, cache, seed, limits, timeouts } = self;
+        f.debug_struct("HttpClientConfig")
+            .field("url", &without_credentials(url))
+            .field("get_stream", get_stream)
+            .field("old_transport", old_transport)
+            .field("cache", cache)
+            .field("seed", seed)
+            .field("limits", limits)
+            .field("timeouts", timeouts)
+            .finish()
+    }
+}
+
 /// An HTTP request to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -151,7 +171,20 @@ pub enum HttpClientEvent {
         exchange: Option<ExchangeId>,
     },
     /// Tell the session that a response will not come ([`Gone::Response`](crate::Gone::Response)).
-    Lost(ExchangeId),
+    Lost {
+        /// The request of the session.
+        exchange: ExchangeId,
+        /// The reason, for people. If attempts to resume a stream have failed, it is the reason for which the stream broke at first.
+        why: HttpReason,
+    },
+    /// A stream broke, or the handshake could not be repeated at once, and the client tries again for a while. This event is only for
+    /// people who wait meanwhile. It comes once until there is a new event on the stream.
+    Resuming {
+        /// The request of the session whose stream broke; `None` for the handshake.
+        exchange: Option<ExchangeId>,
+        /// The reason.
+        why: HttpReason,
+    },
     /// Resume (`true`) or stop (`false`) the channel of the session ([`Session::set_writable`](crate::Session::set_writable)).
     Writable(bool),
     /// The server had forgotten the HTTP session, and there is a new one. Requests that the server had not accepted are repeated in it.
@@ -211,9 +244,12 @@ pub enum HttpFault {
     /// The server has not answered a request in time, or has not acknowledged a notification or an answer.
     #[error("the server does not answer in time")]
     NoAnswer,
-    /// The connection could not be made, or broke.
-    #[error("the connection fails")]
-    Disconnected,
+    /// The content type is none of MCP.
+    #[error("the content type is neither that of JSON nor that of a stream of events")]
+    MediaType,
+    /// The connection could not be made, or broke. Contains the error of the transport, at most 200 bytes of it.
+    #[error("the connection fails{}{}", if .0.is_empty() { "" } else { ": " }, .0)]
+    Disconnected(Text),
     /// The body is longer than the limit.
     #[error("the body of a response is longer than the limit")]
     TooLong,
@@ -249,9 +285,14 @@ impl HttpFault {
         self.is_unauthorized() || matches!(self, Self::Overloaded { .. })
     }
 
+    /// Returns `true` if the text of the fault has the status.
+    const fn has_status(&self) -> bool {
+        matches!(self, Self::Status(_) | Self::Overloaded { .. } | Self::Unauthorized { .. } | Self::Redirected { .. })
+    }
+
     /// Returns `true` if the same request may be accepted a little later.
     const fn is_temporary(&self) -> bool {
-        matches!(self, Self::Disconnected | Self::Overloaded { .. } | Self::Status(429 | 500..))
+        matches!(self, Self::Disconnected(_) | Self::Overloaded { .. } | Self::Status(429 | 500..))
     }
 
     /// The time for which the server asks clients to make no request.
@@ -270,19 +311,40 @@ pub enum HttpFailure {
     /// The probe, the handshake, or the request for the stream of the transport of 2024-11-05 was not accepted, or got no response. If the
     /// fault is [`HttpFault::Unauthorized`], a new client may try again once the caller is authorized.
     #[error("{0}")]
-    Refused(HttpFault),
+    Refused(Box<HttpReason>),
     /// The server has not answered the probe, and the session no longer waits for the answer.
-    #[error("the server does not answer")]
+    #[error("the server does not answer {PROBE}")]
     NoAnswer,
-    /// The server does not speak MCP at this address.
-    #[error("the server does not speak MCP at this address")]
-    NotMcp,
-    /// The server has forgotten the HTTP session, and the handshake could not be repeated with the same version.
-    #[error("the server has ended the session")]
-    SessionLost,
+    /// The server does not speak MCP at this address. The response to the handshake is in the reason, if that shows it.
+    #[error("the server does not speak MCP at this address{}", after(.0.as_deref()))]
+    NotMcp(Option<Box<HttpReason>>),
+    /// The server has forgotten the HTTP session, and the handshake could not be repeated with the same version. Contains the reason for
+    /// which the first attempt failed, if it got no answer.
+    #[error("the server has ended the session{}", after(.0.as_deref()))]
+    SessionLost(Option<Box<HttpReason>>),
     /// The stream of the transport of 2024-11-05 has ended.
     #[error("the server has ended the connection")]
     Ended,
+}
+
+impl HttpFailure {
+    /// Returns `true` if the server has not accepted or not answered the probe, the request for its revisions. Such a server may be an old
+    /// one that can be used with [`Era::Legacy`](crate::mcp::Era::Legacy).
+    #[must_use]
+    pub fn is_of_probe(&self) -> bool {
+        match self {
+            Self::Refused(why) => &*why.request == PROBE,
+            Self::NoAnswer => true,
+            Self::NotMcp(_) | Self::SessionLost(_) | Self::Ended => false,
+        }
+    }
+}
+
+/// The method of the probe.
+const PROBE: &str = "server/discover";
+
+fn after(why: Option<&HttpReason>) -> String {
+    why.map_or_else(String::new, |why| format!(": {why}"))
 }
 
 /// The client's end of Streamable HTTP, for both eras, and of the transport of 2024-11-05.
@@ -337,6 +399,7 @@ pub enum HttpFailure {
 /// assert_eq!(probe.headers.only("mcp-method"), Ok(Some("server/discover")));
 ///
 /// client.handle_head(probe.id, &ResponseHead::new(404, Headers::new()), now);
+/// client.handle_end(probe.id, now);
 /// while let Some(event) = client.poll_event() {
 ///     if let HttpClientEvent::Frame { frame, lane, exchange } = event {
 ///         session.handle_frame_within(frame, lane, exchange, now)?;
@@ -459,11 +522,11 @@ impl HttpClient {
         self.read_end(request);
     }
 
-    /// Handles the loss of an HTTP exchange: the connection could not be made, or broke before the end of the response. Has no effect for a
-    /// request that is over.
-    pub fn handle_loss(&mut self, request: HttpRequestId, now: Instant) {
+    /// Handles the loss of an HTTP exchange: the connection could not be made, or broke before the end of the response. `why` is the error
+    /// of the transport, for people. Has no effect for a request that is over.
+    pub fn handle_loss(&mut self, request: HttpRequestId, why: &str, now: Instant) {
         self.advance(now);
-        self.lose_exchange(request);
+        self.lose_exchange(request, why);
     }
 
     /// Closes the client: gives up all calls, waits until notifications and answers are acknowledged, and ends the HTTP session. Then comes
@@ -631,6 +694,25 @@ impl HttpClient {
     /// Advances the time to `now`. If `now` is earlier, the time stays as it is.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
+    }
+
+    /// The reason for a fault of an exchange that was made for this purpose, with the beginning of its response.
+    fn reason(&self, purpose: Purpose, fault: HttpFault, seen: Option<HttpExcerpt>) -> HttpReason {
+        let of_call = |exchange: &ExchangeId| self.calls.get(exchange).map(|call| call.method().clone());
+        let request = match purpose {
+            Purpose::Call(exchange) | Purpose::Resume(exchange) => {
+                of_call(&exchange).unwrap_or_else(|| Text::from_static("a request"))
+            }
+            Purpose::Message(_) | Purpose::OldMessage(None) => Text::from_static("a notification or an answer"),
+            Purpose::Confirmation => Text::from_static("notifications/initialized"),
+            Purpose::GetStream => Text::from_static("the GET stream"),
+            Purpose::Reopening => Text::from_static("initialize"),
+            Purpose::Lookup => Text::from_static("tools/list"),
+            Purpose::Delete => Text::from_static("the end of the session"),
+            Purpose::OldStream => Text::from_static("the stream of the transport of 2024-11-05"),
+            Purpose::OldMessage(Some(_)) => Text::from_static("a request"),
+        };
+        HttpReason::new(request, fault, seen)
     }
 
     fn fault(&mut self, exchange: Option<ExchangeId>, fault: HttpFault) {

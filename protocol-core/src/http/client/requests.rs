@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::call::{Call, Kind};
 use super::exchange::{Exchange, Purpose};
-use super::{HttpClient, HttpClientEvent, HttpClientRequest, HttpFailure, HttpFault, HttpRequestId, Phase, TimerKey};
+use super::{HttpClient, HttpClientEvent, HttpClientRequest, HttpFailure, HttpFault, HttpReason, HttpRequestId, Phase, TimerKey};
 use crate::error::RpcError;
 use crate::http::accept::{EVENT_STREAM, JSON};
 use crate::http::era::Era;
@@ -50,7 +50,8 @@ impl HttpClient {
     fn take_request(&mut self, exchange: ExchangeId, request: &Request, frame: Bytes) {
         if self.calls.len() >= self.config.limits.calls {
             self.fault(Some(exchange), HttpFault::TooMany);
-            return self.events.push_back(HttpClientEvent::Lost(exchange));
+            let why = HttpReason::new(request.method.clone(), HttpFault::TooMany, None);
+            return self.events.push_back(HttpClientEvent::Lost { exchange, why });
         }
         let kind = Kind::of(request);
         let era = if request.names_version { Era::Modern } else { Era::Legacy };
@@ -70,7 +71,7 @@ impl HttpClient {
             permit = self.cache.permit(request);
         }
         let size = frame.len();
-        self.calls.insert(exchange, Call::new(era, kind, frame, permit));
+        self.calls.insert(exchange, Call::new(era, kind, request.method.clone(), frame, permit));
         if era == Era::Modern || is_opening || self.session.is_open() {
             self.send_call(exchange, Some(request));
         } else {
@@ -240,7 +241,8 @@ impl HttpClient {
         self.backlog.clear_answers();
         let broken = self.calls.iter().filter(|(_, call)| call.is_broken()).map(|(exchange, _)| *exchange);
         for exchange in broken.collect::<Vec<_>>() {
-            self.lose_call(exchange, HttpFault::NoResponse);
+            let why = self.reason(Purpose::Call(exchange), HttpFault::NoResponse, None);
+            self.lose_call(exchange, why);
         }
         self.repeat_handshake();
     }

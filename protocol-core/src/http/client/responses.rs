@@ -1,5 +1,6 @@
 //! The steps that read responses: heads, bodies, streams of events, and exchanges that break.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,10 +8,11 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::call::{Call, Kind};
-use super::exchange::{Exchange, Purpose};
+use super::exchange::Purpose;
+use super::reason::shortened;
 use super::resumption::Resumption;
 use super::verdict::{Answer, Subject, Verdict, judge};
-use super::{HttpClient, HttpClientEvent, HttpFailure, HttpFault, HttpRequestId, Phase, TimerKey};
+use super::{HttpClient, HttpClientEvent, HttpExcerpt, HttpFailure, HttpFault, HttpReason, HttpRequestId, Phase, TimerKey};
 use crate::error::RpcError;
 use crate::http::accept::{EVENT_STREAM, JSON, is_media_type};
 use crate::http::era::Era;
@@ -30,6 +32,8 @@ const MAX_CHALLENGES: usize = 8;
 struct Head {
     status: u16,
     form: Form,
+    /// `true` if the response has no body that is of use.
+    is_empty: bool,
     /// The fault if the body has no response.
     fault: HttpFault,
 }
@@ -49,7 +53,11 @@ impl Head {
             () if is_media_type(media_type, EVENT_STREAM) => Form::Events,
             () => Form::Other,
         };
+        // The body of a redirection is of no use.
+        let is_empty = matches!(head.status, 202 | 204 | 300..=399)
+            || head.headers.get_all(header::CONTENT_LENGTH).any(|length| length == b"0");
         let fault = match head.status {
+            200..=299 if form == Form::Other && !is_empty => HttpFault::MediaType,
             200..=299 => HttpFault::NoResponse,
             300..=399 => HttpFault::Redirected { status: head.status, location: location(&head.headers).map(Text::from) },
             401 | 403 => HttpFault::Unauthorized { status: head.status, challenges: challenges(&head.headers) },
@@ -59,7 +67,7 @@ impl Head {
             },
             status => HttpFault::Status(status),
         };
-        Self { status: head.status, form, fault }
+        Self { status: head.status, form, is_empty, fault }
     }
 
     fn is_success(&self) -> bool {
@@ -97,7 +105,9 @@ impl HttpClient {
         if !awaits_head || head.status < 200 || self.follow(request, head) {
             return;
         }
-        let Some(purpose) = self.exchanges.get(&request).map(Exchange::purpose) else { return };
+        let Some(exchange) = self.exchanges.get_mut(&request) else { return };
+        exchange.see(HttpExcerpt::of(head));
+        let purpose = exchange.purpose();
         let response = Head::of(head);
         if response.fault.is_unauthorized() {
             // From now on requests may be made for another caller, who may get other results.
@@ -138,8 +148,8 @@ impl HttpClient {
                 self.flush();
             }
             Purpose::Reopening | Purpose::Lookup | Purpose::OldStream | Purpose::OldMessage(_) | Purpose::Delete => {
-                self.abort(request);
-                self.lose(purpose, response.fault);
+                let seen = self.abort(request).and_then(|exchange| exchange.seen());
+                self.lose(purpose, response.fault, seen);
             }
         }
     }
@@ -157,11 +167,15 @@ impl HttpClient {
         if response.fault.is_always_reported() {
             self.fault(Some(exchange), response.fault.clone());
         }
-        if response.form == Form::Other || (response.form == Form::Events && !response.is_success()) {
-            self.abort(request);
-            self.conclude(exchange, response.status, &response.fault, Answer::None);
-        } else {
+        let has_answer = response.form == Form::Json || (response.form == Form::Events && response.is_success());
+        if has_answer {
             self.read_body(request, response);
+        } else if response.is_empty {
+            let seen = self.abort(request).and_then(|exchange| exchange.seen());
+            self.conclude(exchange, response.status, &response.fault, seen, Answer::None);
+        } else if let Some(open) = self.exchanges.get_mut(&request) {
+            open.read_excerpt(response.status, response.fault);
+            self.limit(request, self.config.timeouts.linger);
         }
     }
 
@@ -173,11 +187,13 @@ impl HttpClient {
             call.resumption().begin(self.now);
             return self.read_body(request, response);
         }
-        self.abort(request);
-        if response.fault.is_temporary() {
-            return self.break_call(exchange, response.fault);
+        let seen = self.abort(request).and_then(|exchange| exchange.seen());
+        let is_temporary = response.fault.is_temporary();
+        let why = self.reason(Purpose::Resume(exchange), response.fault, seen);
+        if is_temporary {
+            return self.break_call(exchange, why);
         }
-        self.lose_call(exchange, response.fault);
+        self.lose_call(exchange, why);
         if response.status == 404 {
             self.reopen(generation);
         }
@@ -287,46 +303,58 @@ impl HttpClient {
 
     pub(super) fn read_chunk(&mut self, request: HttpRequestId, chunk: Bytes) {
         let Some(exchange) = self.exchanges.get_mut(&request) else { return };
+        let is_full_excerpt = exchange.see_body(&chunk);
         if let Some(decoder) = exchange.events() {
             decoder.feed(chunk);
             self.read_events(request);
+        } else if is_full_excerpt {
+            self.end_exchange(request, true, HttpFault::NoResponse);
         } else if exchange.add_text(&chunk).is_err() {
-            let purpose = exchange.purpose();
-            let text = self.abort(request).and_then(Exchange::into_text);
-            match (purpose, text) {
+            let Some(mut exchange) = self.abort(request) else { return };
+            let (purpose, seen) = (exchange.purpose(), exchange.seen());
+            match (purpose, exchange.take_text()) {
                 // If the body of an error is too long, the error is handled without the body.
                 (Purpose::Call(exchange), Some((status @ 300.., fault, _))) => {
-                    self.conclude(exchange, status, &fault, Answer::None);
+                    self.conclude(exchange, status, &fault, seen, Answer::None);
                 }
-                _ => self.lose(purpose, HttpFault::TooLong),
+                _ => self.lose(purpose, HttpFault::TooLong, seen),
             }
         }
     }
 
     pub(super) fn read_end(&mut self, request: HttpRequestId) {
-        let Some(exchange) = self.remove(request) else { return };
-        let (purpose, ignores_rest) = (exchange.purpose(), exchange.ignores_rest());
-        match (purpose, exchange.into_text()) {
-            _ if ignores_rest => {}
-            (Purpose::Call(exchange), Some((status, fault, body))) => {
-                self.conclude(exchange, status, &fault, Answer::read(body, exchange, status));
-            }
-            (Purpose::Reopening, Some((.., body))) => self.take_repeated_handshake(&body),
-            (Purpose::Lookup, Some((.., body))) => self.take_page(&body),
-            _ => self.lose(purpose, HttpFault::NoResponse),
+        let Some(exchange) = self.exchanges.get_mut(&request) else { return };
+        let (purpose, seen) = (exchange.purpose(), exchange.seen());
+        let Some((status, fault, body)) = exchange.take_text() else {
+            return self.end_exchange(request, false, HttpFault::NoResponse);
+        };
+        self.remove(request);
+        match purpose {
+            Purpose::Call(exchange) => self.conclude(exchange, status, &fault, seen, Answer::read(body, exchange, status)),
+            Purpose::Reopening => self.take_repeated_handshake(&body),
+            Purpose::Lookup => self.take_page(&body),
+            _ => self.lose(purpose, HttpFault::NoResponse, seen),
         }
     }
 
-    pub(super) fn lose_exchange(&mut self, request: HttpRequestId) {
-        if let Some(exchange) = self.remove(request).filter(|exchange| !exchange.ignores_rest()) {
-            self.lose(exchange.purpose(), HttpFault::Disconnected);
-        }
+    pub(super) fn lose_exchange(&mut self, request: HttpRequestId, why: &str) {
+        self.end_exchange(request, false, HttpFault::Disconnected(shortened(why)));
     }
 
     /// Handles the deadline of an exchange.
     pub(super) fn expire_exchange(&mut self, request: HttpRequestId) {
-        if let Some(exchange) = self.abort(request).filter(|exchange| !exchange.ignores_rest()) {
-            self.lose(exchange.purpose(), HttpFault::NoAnswer);
+        self.end_exchange(request, true, HttpFault::NoAnswer);
+    }
+
+    /// Removes an exchange whose response has no frame, or no further one, and handles the consequences; `fault` is the reason, unless
+    /// the head of the response gave another one. If `is_open`, the exchange is given up.
+    fn end_exchange(&mut self, request: HttpRequestId, is_open: bool, fault: HttpFault) {
+        let exchange = if is_open { self.abort(request) } else { self.remove(request) };
+        let Some(exchange) = exchange.filter(|exchange| !exchange.ignores_rest()) else { return };
+        let (purpose, seen) = (exchange.purpose(), exchange.seen());
+        match (purpose, exchange.excerpt()) {
+            (Purpose::Call(call), Some((status, fault))) => self.conclude(call, status, &fault, seen, Answer::None),
+            _ => self.lose(purpose, fault, seen),
         }
     }
 
@@ -353,8 +381,8 @@ impl HttpClient {
                 Ok(Some(_)) => {}
                 Ok(None) => return,
                 Err(error) => {
-                    self.abort(request);
-                    return self.lose_unreadable(purpose, HttpFault::Stream(error));
+                    let seen = self.abort(request).and_then(|exchange| exchange.seen());
+                    return self.lose_unreadable(purpose, HttpFault::Stream(error), seen);
                 }
             }
         }
@@ -362,6 +390,12 @@ impl HttpClient {
 
     fn take_event(&mut self, request: HttpRequestId, purpose: Purpose, event: Event) {
         let is_message = event.is_message();
+        if let Purpose::Call(exchange) | Purpose::Resume(exchange) = purpose
+            && let Some(call) = self.calls.get_mut(&exchange)
+        {
+            // The stream goes on, so a later break has another reason.
+            drop(call.take_cause());
+        }
         match purpose {
             Purpose::OldStream if event.name == "endpoint" => self.take_endpoint(request, &event.data),
             _ if !is_message => {}
@@ -452,8 +486,9 @@ impl HttpClient {
     // ---- Responses ----
 
     /// Handles the whole response to a call according to the verdict on it.
-    fn conclude(&mut self, exchange: ExchangeId, status: u16, fault: &HttpFault, answer: Answer) {
+    fn conclude(&mut self, exchange: ExchangeId, status: u16, fault: &HttpFault, seen: Option<HttpExcerpt>, answer: Answer) {
         let Some(call) = self.calls.get_mut(&exchange) else { return };
+        let why = HttpReason::new(call.method().clone(), fault.clone(), seen);
         let subject = match (call.kind(), call.era()) {
             (Kind::Probe, _) => Subject::Probe,
             (Kind::Initialize, _) => Subject::Initialize,
@@ -464,7 +499,7 @@ impl HttpClient {
                 Subject::Legacy { has_session: is_past || self.session.id().is_some(), was_moved: call.was_moved() }
             }
         };
-        match judge(subject, status, fault, answer) {
+        match judge(subject, status, answer) {
             Verdict::Pass(frame) => self.answer(exchange, frame),
             Verdict::LookUp(error) => {
                 self.cache.drop_tools();
@@ -479,19 +514,20 @@ impl HttpClient {
                 if !fault.is_always_reported() {
                     self.fault(Some(exchange), fault.clone());
                 }
-                self.refuse(exchange, &RpcError::internal(format!("{fault}")));
+                self.refuse(exchange, &RpcError::internal(format!("{why}")));
             }
             // The fault was reported when the head came.
-            Verdict::Lose if fault.is_always_reported() => self.drop_call(exchange, fault.clone(), false),
-            Verdict::Lose => self.lose_call(exchange, fault.clone()),
+            Verdict::Lose if fault.is_always_reported() => self.drop_call(exchange, why, false),
+            Verdict::Lose => self.lose_call(exchange, why),
             Verdict::TakeForLegacy => {
-                self.refuse(exchange, &RpcError::fixed(RpcError::METHOD_NOT_FOUND, "the server does not know the request"));
+                self.refuse(exchange, &RpcError::new(RpcError::METHOD_NOT_FOUND, format!("{why}")));
             }
             Verdict::TryOldTransport if self.config.old_transport => {
                 let initialize = call.frame().clone();
                 self.use_old_transport(initialize);
             }
-            Verdict::TryOldTransport => self.fail(HttpFailure::Refused(fault.clone())),
+            Verdict::TryOldTransport | Verdict::Fail => self.fail(HttpFailure::Refused(Box::new(why))),
+            Verdict::FailAsNotMcp => self.fail(HttpFailure::NotMcp(Some(Box::new(why)))),
             Verdict::Reopen => {
                 let (generation, size) = (call.generation(), call.frame().len());
                 if call.hold_for_session() {
@@ -499,10 +535,9 @@ impl HttpClient {
                     self.reopen(generation);
                     self.flush();
                 } else {
-                    self.lose_call(exchange, fault.clone());
+                    self.lose_call(exchange, why);
                 }
             }
-            Verdict::Fail(failure) => self.fail(failure),
         }
     }
 
@@ -578,7 +613,10 @@ impl HttpClient {
     fn take_repeated_handshake(&mut self, frame: &Bytes) {
         match agreed_revision(frame).map(|revision| self.session.agree(Some(revision))) {
             Some(Ok(())) => self.confirm_again(),
-            Some(Err(_)) | None => self.fail(HttpFailure::SessionLost),
+            Some(Err(_)) | None => {
+                let cause = self.session.take_cause();
+                self.fail(HttpFailure::SessionLost(cause));
+            }
         }
     }
 
@@ -617,16 +655,16 @@ impl HttpClient {
                 }
                 self.flush();
             }
-            None => self.fail(HttpFailure::NotMcp),
+            None => self.fail(HttpFailure::NotMcp(None)),
         }
     }
 
     // ---- Losses ----
 
     /// Handles an exchange that has ended without the response that it was made for.
-    fn lose(&mut self, purpose: Purpose, fault: HttpFault) {
+    fn lose(&mut self, purpose: Purpose, fault: HttpFault, seen: Option<HttpExcerpt>) {
         match purpose {
-            Purpose::Call(exchange) | Purpose::Resume(exchange) => self.break_call(exchange, fault),
+            Purpose::Call(exchange) | Purpose::Resume(exchange) => self.break_call(exchange, self.reason(purpose, fault, seen)),
             Purpose::GetStream => {
                 self.begin();
                 self.break_get_stream(&fault);
@@ -640,81 +678,101 @@ impl HttpClient {
                 self.confirm();
             }
             // The server may be restarting.
-            Purpose::Reopening if fault.is_temporary() => self.break_reopening(&fault),
-            Purpose::Reopening => self.fail(HttpFailure::SessionLost),
+            Purpose::Reopening if fault.is_temporary() => self.break_reopening(&self.reason(purpose, fault, seen)),
+            Purpose::Reopening => {
+                self.session.note_cause(&self.reason(purpose, fault, seen));
+                let cause = self.session.take_cause();
+                self.fail(HttpFailure::SessionLost(cause));
+            }
             Purpose::Lookup => self.end_lookup(false),
             Purpose::Delete => self.finish_closing(),
             Purpose::OldStream => {
                 let is_open = matches!(self.phase, Phase::Old { target: Some(_), .. });
-                self.fail(if is_open { HttpFailure::Ended } else { HttpFailure::Refused(fault) });
+                let why = self.reason(purpose, fault, seen);
+                self.fail(if is_open { HttpFailure::Ended } else { HttpFailure::Refused(Box::new(why)) });
             }
             Purpose::OldMessage(exchange) => {
-                self.fault(exchange, fault);
-                self.events.extend(exchange.map(HttpClientEvent::Lost));
+                self.fault(exchange, fault.clone());
+                let why = self.reason(purpose, fault, seen);
+                self.events.extend(exchange.map(|exchange| HttpClientEvent::Lost { exchange, why }));
                 self.flush();
             }
         }
     }
 
     /// Handles a stream that cannot be read. It is not resumed, since the same events would come again.
-    fn lose_unreadable(&mut self, purpose: Purpose, fault: HttpFault) {
+    fn lose_unreadable(&mut self, purpose: Purpose, fault: HttpFault, seen: Option<HttpExcerpt>) {
         match purpose {
-            Purpose::Call(exchange) | Purpose::Resume(exchange) => self.lose_call(exchange, fault),
+            Purpose::Call(exchange) | Purpose::Resume(exchange) => self.lose_call(exchange, self.reason(purpose, fault, seen)),
             Purpose::GetStream => {
                 self.get_stream.stop();
                 self.fault(None, fault);
             }
-            _ => self.lose(purpose, fault),
+            _ => self.lose(purpose, fault, seen),
         }
     }
 
     /// Handles the break of the exchange of a call: the stream is resumed if possible, and otherwise the call is lost.
-    fn break_call(&mut self, exchange: ExchangeId, fault: HttpFault) {
+    fn break_call(&mut self, exchange: ExchangeId, why: HttpReason) {
         let Some(call) = self.calls.get_mut(&exchange) else { return };
         let is_current = call.generation() == self.session.generation() && self.session.is_open();
         let can_resume = call.era() == Era::Legacy && is_current && call.resumption().last_event_id().is_some();
         let jitter = self.jitter.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
-        call.resumption().pause(fault.retry_after(), timeouts);
+        call.resumption().pause(why.fault.retry_after(), timeouts);
         let attempt = can_resume.then(|| call.resumption().next_attempt(limits, timeouts, jitter, self.now)).flatten();
         if attempt.is_some() {
             call.wait();
             self.timers.set(call.timer(), TimerKey::Resume(exchange), attempt);
+            if call.note_cause(&why) {
+                self.events.push_back(HttpClientEvent::Resuming { exchange: Some(exchange), why });
+            }
         } else {
-            self.lose_call(exchange, fault);
+            self.lose_call(exchange, why);
         }
     }
 
     /// Ends a call that will get no response. If the call is the probe or the handshake, the client fails.
-    pub(super) fn lose_call(&mut self, exchange: ExchangeId, fault: HttpFault) {
-        self.drop_call(exchange, fault, true);
+    pub(super) fn lose_call(&mut self, exchange: ExchangeId, why: HttpReason) {
+        self.drop_call(exchange, why, true);
     }
 
     /// The same as [`lose_call`](Self::lose_call), but reports the fault only if `reports_fault`.
-    fn drop_call(&mut self, exchange: ExchangeId, fault: HttpFault, reports_fault: bool) {
-        let Some(call) = self.forget_call(exchange) else { return };
+    fn drop_call(&mut self, exchange: ExchangeId, last: HttpReason, reports_fault: bool) {
+        let Some(mut call) = self.forget_call(exchange) else { return };
+        let fault = last.fault.clone();
+        let why = call.take_cause().map_or(last, |first| HttpReason { gave_up: true, ..*first });
         if let Some(request) = call.request() {
             self.abort(request);
         }
         self.drop_cache_after_subscription(&call);
         if matches!(call.kind(), Kind::Probe | Kind::Initialize) {
-            return self.fail(HttpFailure::Refused(fault));
+            return self.fail(HttpFailure::Refused(Box::new(why)));
         }
         if reports_fault {
             self.fault(Some(exchange), fault);
         }
-        self.events.push_back(HttpClientEvent::Lost(exchange));
+        self.events.push_back(HttpClientEvent::Lost { exchange, why });
     }
 
     /// Handles the failure of an attempt to repeat the handshake: another attempt is made after a while or, after too many, the client
     /// fails.
-    fn break_reopening(&mut self, fault: &HttpFault) {
+    fn break_reopening(&mut self, why: &HttpReason) {
         let jitter = self.jitter.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
-        self.session.attempts().pause(fault.retry_after(), timeouts);
+        self.session.attempts().pause(why.fault.retry_after(), timeouts);
+        let is_first = self.session.note_cause(why);
         match self.session.attempts().next_attempt(limits, timeouts, jitter, self.now) {
-            Some(at) => self.timers.set(self.session.timer(), TimerKey::Session, Some(at)),
-            None => self.fail(HttpFailure::SessionLost),
+            Some(at) => {
+                self.timers.set(self.session.timer(), TimerKey::Session, Some(at));
+                if is_first {
+                    self.events.push_back(HttpClientEvent::Resuming { exchange: None, why: why.clone() });
+                }
+            }
+            None => {
+                let cause = self.session.take_cause();
+                self.fail(HttpFailure::SessionLost(cause));
+            }
         }
     }
 

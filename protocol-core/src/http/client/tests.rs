@@ -19,6 +19,9 @@ struct Bench {
     sent: Vec<HttpClientRequest>,
     /// The requests and other instructions of the client, and the end of the session, since the last call of `take_log`.
     log: Vec<String>,
+    /// The reasons of lost calls, of streams that are resumed, and of the failure.
+    lost: Vec<String>,
+    failed_at_probe: bool,
     done: Vec<(OutboundId, Outcome)>,
     asked: Vec<(InputKey, Option<OutboundId>)>,
 }
@@ -73,6 +76,8 @@ impl Bench {
             now: Instant::ZERO,
             sent: Vec::new(),
             log: Vec::new(),
+            lost: Vec::new(),
+            failed_at_probe: false,
             done: Vec::new(),
             asked: Vec::new(),
         };
@@ -132,7 +137,8 @@ impl Bench {
                 HttpClientEvent::Frame { frame, lane, exchange } => {
                     self.session.handle_frame_within(frame, lane, exchange, self.now).unwrap();
                 }
-                HttpClientEvent::Lost(exchange) => {
+                HttpClientEvent::Lost { exchange, why } => {
+                    self.lost.push(why.to_string());
                     let _ = self.session.handle_gone(Gone::Response(exchange), self.now);
                 }
                 HttpClientEvent::Writable(is_writable) => {
@@ -141,9 +147,17 @@ impl Bench {
                 }
                 HttpClientEvent::Fault { fault, .. } => self.log.push(format!("fault: {fault}")),
                 HttpClientEvent::Failed(failure) => {
-                    self.log.push(format!("failed: {failure}"));
+                    self.lost.push(format!("failed: {failure}"));
+                    self.failed_at_probe = failure.is_of_probe();
+                    self.log.push(match failure {
+                        HttpFailure::Refused(why) => format!("failed: {}", why.fault),
+                        HttpFailure::NotMcp(_) => format!("failed: {}", HttpFailure::NotMcp(None)),
+                        HttpFailure::SessionLost(_) => format!("failed: {}", HttpFailure::SessionLost(None)),
+                        failure => format!("failed: {failure}"),
+                    });
                     self.session.handle_end(TransportEnd::Failed, self.now);
                 }
+                HttpClientEvent::Resuming { why, .. } => self.lost.push(format!("resuming: {why}")),
                 HttpClientEvent::Reopened => self.log.push("reopened".to_string()),
                 HttpClientEvent::Closed => self.log.push("closed".to_string()),
             }
@@ -156,8 +170,9 @@ impl Bench {
     }
 
     fn head(&mut self, request: usize, status: u16, media_type: &str) {
-        let fields = [("content-type", media_type)];
-        self.head_with(request, status, if media_type.is_empty() { &[] } else { &fields });
+        // A head without a type belongs to a response without a body.
+        let fields = if media_type.is_empty() { ("content-length", "0") } else { ("content-type", media_type) };
+        self.head_with(request, status, &[fields]);
     }
 
     fn head_with(&mut self, request: usize, status: u16, fields: &[(&str, &str)]) {
@@ -182,7 +197,7 @@ impl Bench {
     }
 
     fn lose(&mut self, request: usize) {
-        self.client.handle_loss(self.sent[request].id, self.now);
+        self.client.handle_loss(self.sent[request].id, "", self.now);
         self.pump();
     }
 
@@ -235,6 +250,8 @@ impl Bench {
         self.sent[request].headers.only(name).unwrap()
     }
 }
+
+const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
 
 /// A request in one line: its HTTP method, its target if that is not `/mcp`, the HTTP session, the last event, and the JSON-RPC method.
 fn shown(request: &HttpClientRequest) -> String {
@@ -331,7 +348,7 @@ fn a_client_whose_probe_is_lost_or_not_answered_fails_without_choosing_an_era() 
     assert_eq!(bench.take_log()[1..], ["failed: the connection fails"]);
     let mut bench = Bench::new(ClientEra::Auto);
     bench.wait(seconds(10));
-    assert_eq!(bench.take_log()[1..], ["abort 0", "failed: the server does not answer"]);
+    assert_eq!(bench.take_log()[1..], ["abort 0", "failed: the server does not answer server/discover"]);
     bench.client.handle_transmit(Transmit::new(result(1, "{}").into()), bench.now);
     bench.pump();
     assert_eq!(bench.take_log(), [""; 0], "nothing follows a failure");
@@ -791,7 +808,7 @@ fn an_overload_is_reported_once_with_the_time_to_wait_and_the_call_is_not_repeat
         assert_eq!(bench.sent.len(), 2);
     }
     let mut bench = Bench::new(ClientEra::Auto);
-    bench.head_with(0, 503, &[("retry-after", "99999999999999999999")]);
+    bench.head_with(0, 503, &[("retry-after", "99999999999999999999"), ("content-length", "0")]);
     let failed = "failed: the server is overloaded (status 503), and may be asked again after 18446744073709551615 s";
     assert_eq!(bench.take_log().last().map(String::as_str), Some(failed), "the probe has failed");
 }
@@ -1104,10 +1121,10 @@ fn answers_that_wait_are_bounded_and_are_dropped_with_their_http_session() {
 fn a_call_that_the_server_refuses_has_an_error_and_one_without_a_valid_answer_is_lost() {
     let mut bench = Bench::legacy();
     for (at, (status, body, expected)) in [
-        (400, "", Some((-32603, "the server answers with the status 400"))),
+        (400, "", Some((-32603, "tools/call: the server answers with the status 400 (application/json, no body)"))),
         (400, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}"#, Some((-1, "no"))),
-        (413, "<html>", Some((-32603, "the server answers with the status 413"))),
-        (403, "", Some((-32603, "the server requires an authorization (status 403)"))),
+        (413, "<html>", Some((-32603, "tools/call: the server answers with the status 413 (application/json, \"<html>\")"))),
+        (403, "", Some((-32603, "tools/call: the server requires an authorization (status 403) (application/json, no body)"))),
         (500, r#"{"jsonrpc":"2.0","error":{"code":-2,"message":"no"}}"#, Some((-2, "no"))),
         (500, "", None),
         (502, "<html>", None),
@@ -1126,6 +1143,238 @@ fn a_call_that_the_server_refuses_has_an_error_and_one_without_a_valid_answer_is
             other => panic!("{other:?}"),
         };
         assert_eq!(outcome, expected.map(|(code, message)| (code, message.to_string())), "{status} {body}");
+    }
+}
+
+/// In the field nearly all of these were reported with the same words: that the connection was closed by this end.
+#[test]
+fn the_reason_of_a_lost_call_has_the_request_and_what_was_heard_instead_of_its_response() {
+    type Row = (&'static str, fn(&mut Bench), &'static str);
+    fn typed(bench: &mut Bench, status: u16, fields: &[(&str, &str)], body: &[u8]) {
+        bench.head_with(1, status, fields);
+        bench.client.handle_chunk(bench.sent[1].id, Bytes::copy_from_slice(body), bench.now);
+        bench.pump();
+        bench.end(1);
+    }
+    let rows: [Row; 17] = [
+        (
+            "500",
+            |b| typed(b, 500, &[("content-type", "text/plain")], b"out of\r\nmemory\n"),
+            "tools/call: the server answers with the status 500 (text/plain, \"out of memory\")",
+        ),
+        (
+            "502 with HTML",
+            |b| {
+                typed(
+                    b,
+                    502,
+                    &[("content-type", "text/html; charset=utf-8")],
+                    "<h1>Bad\u{a0} gateway\u{202e}\u{1b}</h1>".as_bytes(),
+                )
+            },
+            "tools/call: the server answers with the status 502 (text/html; charset=utf-8, \"<h1>Bad gateway\u{202e}\\u{1b}</h1>\")",
+        ),
+        (
+            "503 without a body",
+            |b| b.head(1, 503, ""),
+            "tools/call: the server answers with the status 503 (no content type, no body)",
+        ),
+        (
+            "503 with a time",
+            |b| typed(b, 503, &[("content-type", JSON), ("retry-after", "7")], b"{}"),
+            "tools/call: the server is overloaded (status 503), and may be asked again after 7 s (application/json, \"{}\")",
+        ),
+        (
+            "no type",
+            |b| typed(b, 200, &[], b"{\"jsonrpc\":\"2.0\"}"),
+            "tools/call: the content type is neither that of JSON nor that of a stream of events (status 200, no content type, \"{\"jsonrpc\":\"2.0\"}\")",
+        ),
+        (
+            "another type",
+            |b| typed(b, 200, &[("content-type", "text/html")], b"<html>"),
+            "tools/call: the content type is neither that of JSON nor that of a stream of events (status 200, text/html, \"<html>\")",
+        ),
+        (
+            "gzip",
+            |b| typed(b, 200, &[("content-type", JSON), ("content-encoding", "gzip")], b"\x1f\x8b\x08\x00{"),
+            "tools/call: the response ends without an answer (status 200, application/json, encoding gzip, \"\\u{1f}\\x8b\\u{8}\\u{0}{\")",
+        ),
+        (
+            "an empty body",
+            |b| typed(b, 200, &[("content-type", JSON)], b""),
+            "tools/call: the response ends without an answer (status 200, application/json, no body)",
+        ),
+        (
+            "an acknowledgement",
+            |b| b.head(1, 202, ""),
+            "tools/call: the response ends without an answer (status 202, no content type, no body)",
+        ),
+        (
+            "no message",
+            |b| typed(b, 200, &[("content-type", JSON)], b"{\"result\":1"),
+            "tools/call: the response ends without an answer (status 200, application/json, \"{\"result\":1\")",
+        ),
+        (
+            "a long body",
+            |b| typed(b, 200, &[("content-type", JSON)], &[b'x'; 300]),
+            concat!(
+                "tools/call: the response ends without an answer (status 200, application/json, \"",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\")"
+            ),
+        ),
+        (
+            "a cut body",
+            |b| {
+                b.head(1, 200, JSON);
+                b.chunk(1, "{\"jsonrpc\":");
+                b.client.handle_loss(b.sent[1].id, "end of file\n", b.now);
+                b.pump();
+            },
+            "tools/call: the connection fails: end of file (status 200, application/json, \"{\"jsonrpc\":\")",
+        ),
+        (
+            "a stream that ends",
+            |b| {
+                b.head(1, 200, EVENTS);
+                b.chunk(1, ": hello\n\n");
+                b.end(1);
+            },
+            "tools/call: the response ends without an answer (status 200, text/event-stream, \": hello\")",
+        ),
+        (
+            "a result over the limit",
+            |b| {
+                b.head(1, 200, JSON);
+                for _ in 0..17 {
+                    b.client.handle_chunk(b.sent[1].id, vec![b' '; 1 << 20].into(), b.now);
+                }
+                b.pump();
+            },
+            "tools/call: the body of a response is longer than the limit (status 200, application/json, \"...\")",
+        ),
+        (
+            "no response",
+            |b| {
+                b.client.handle_loss(b.sent[1].id, &"refused ".repeat(100), b.now);
+                b.pump();
+            },
+            concat!(
+                "tools/call: the connection fails: refused refused refused refused refused refused refused refused refused ",
+                "refused refused refused refused refused refused refused refused refused refused refused refused refused refused refused refused"
+            ),
+        ),
+        (
+            "a page that never ends",
+            |b| {
+                b.head(1, 500, "text/html");
+                b.chunk(1, "<html>");
+                b.wait(seconds(1));
+            },
+            "tools/call: the server answers with the status 500 (text/html, \"<html>\")",
+        ),
+        (
+            "a long page",
+            |b| {
+                b.head(1, 500, "a/b");
+                b.chunk(1, &" ".repeat(200));
+            },
+            "tools/call: the server answers with the status 500 (a/b, \"...\")",
+        ),
+    ];
+    for (what, happens, why) in rows {
+        let mut bench = Bench::modern();
+        bench.call("t");
+        happens(&mut bench);
+        assert_eq!(bench.lost, [why], "{what}");
+        assert_eq!(bench.outcome(), Outcome::Lost, "{what}");
+    }
+}
+
+/// A server died in the middle of a call: for half a minute nothing was said, and then only the failure of the last attempt.
+#[test]
+fn a_person_learns_at_once_that_a_stream_is_resumed_and_at_the_end_why_it_broke() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 200, EVENTS);
+    bench.event(3, "1", NOTE);
+    bench.client.handle_loss(bench.sent[3].id, "connection reset", bench.now);
+    bench.pump();
+    let broke = "tools/call: the connection fails: connection reset (status 200, text/event-stream, \"id: 1 data: ";
+    assert!(bench.lost.len() == 1 && bench.lost[0].starts_with(&format!("resuming: {broke}")), "{:?}", bench.lost);
+    bench.wait(seconds(2));
+    bench.head(4, 200, EVENTS);
+    bench.event(4, "2", NOTE);
+    bench.end(4);
+    assert_eq!(bench.lost.len(), 2, "after a new event, the stream breaks for another reason");
+    assert!(bench.lost[1].starts_with("resuming: tools/call: the response ends without an answer"), "{:?}", bench.lost);
+    for attempt in 5..10 {
+        bench.wait(seconds(40));
+        bench.client.handle_loss(bench.sent[attempt].id, "connection refused", bench.now);
+        bench.pump();
+    }
+    assert_eq!(bench.outcome(), Outcome::Lost);
+    let [_, _, last] = &bench.lost[..] else { panic!("{:?}", bench.lost) };
+    assert!(last.starts_with("tools/call: the response ends without an answer (status 200, text/event-stream, "), "{last}");
+    assert!(last.ends_with("; the stream could not be resumed"), "{last}");
+
+    // A server that forgets each session, and one that is gone when the handshake is repeated.
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 404, "text/plain");
+    bench.body(3, "who?");
+    bench.head_with(4, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
+    bench.body(4, &agreed(1, LATEST));
+    bench.head(5, 202, "");
+    bench.head(6, 405, "");
+    bench.head(7, 404, "text/plain");
+    bench.body(7, "who?");
+    assert_eq!(bench.lost, ["tools/call: the server answers with the status 404 (text/plain, \"who?\")"]);
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 404, "");
+    for attempt in 4..10 {
+        let why = if attempt == 4 { "connection reset" } else { "connection refused" };
+        bench.client.handle_loss(bench.sent[attempt].id, why, bench.now);
+        bench.pump();
+        bench.wait(seconds(20));
+    }
+    let why = "initialize: the connection fails: connection reset";
+    assert_eq!(bench.lost, [format!("resuming: {why}"), format!("failed: the server has ended the session: {why}")]);
+}
+
+/// The program `call` names the flag `--era legacy` if the probe was not accepted or not answered.
+#[test]
+fn a_failure_says_whether_the_server_has_not_accepted_the_probe() {
+    type Row = (ClientEra, fn(&mut Bench), bool, &'static str);
+    let rows: [Row; 4] = [
+        (
+            ClientEra::Auto,
+            |b| b.head(0, 500, ""),
+            true,
+            "server/discover: the server answers with the status 500 (no content type, no body)",
+        ),
+        (ClientEra::Auto, |b| b.wait(seconds(10)), true, "the server does not answer server/discover"),
+        (
+            ClientEra::Legacy,
+            |b| b.head(0, 500, ""),
+            false,
+            "initialize: the server answers with the status 500 (no content type, no body)",
+        ),
+        (
+            ClientEra::Legacy,
+            |b| {
+                b.head(0, 200, "text/html");
+                b.body(0, "<html>");
+            },
+            false,
+            "the server does not speak MCP at this address: initialize: the content type is neither that of JSON nor that of a stream of events (status 200, text/html, \"<html>\")",
+        ),
+    ];
+    for (era, happens, is_of_probe, why) in rows {
+        let mut bench = Bench::new(era);
+        happens(&mut bench);
+        assert_eq!((bench.lost, bench.failed_at_probe), (vec![format!("failed: {why}")], is_of_probe));
     }
 }
 

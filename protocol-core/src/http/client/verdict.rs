@@ -3,7 +3,6 @@
 
 use bytes::Bytes;
 
-use super::{HttpFailure, HttpFault};
 use crate::error::RpcError;
 use crate::http::message::{self, Incoming};
 use crate::session::ExchangeId;
@@ -55,8 +54,10 @@ pub(super) enum Verdict {
     TryOldTransport,
     /// Repeat the handshake, since the server has forgotten the HTTP session, and then the request, once.
     Reopen,
-    /// Fail: the server cannot be used.
-    Fail(HttpFailure),
+    /// Fail: the server has not accepted the request.
+    Fail,
+    /// Fail: the server does not speak MCP.
+    FailAsNotMcp,
 }
 
 impl Answer {
@@ -90,11 +91,11 @@ fn names_session(text: &[u8]) -> bool {
     text.windows(7).any(|word| word.eq_ignore_ascii_case(b"session"))
 }
 
-/// The verdict on the response to a request. If the client fails because of the status, `fault` is the reason.
-pub(super) fn judge(subject: Subject, status: u16, fault: &HttpFault, answer: Answer) -> Verdict {
+/// The verdict on the response to a request.
+pub(super) fn judge(subject: Subject, status: u16, answer: Answer) -> Verdict {
     use Subject::{Initialize, Legacy, Modern, Probe};
     match (subject, status, answer) {
-        (Probe | Initialize, 300..=399 | 401 | 403 | 429 | 500.., _) => Verdict::Fail(HttpFailure::Refused(fault.clone())),
+        (Probe | Initialize, 300..=399 | 401 | 403 | 429 | 500.., _) => Verdict::Fail,
         (Legacy { has_session: true, .. }, 404, _) => Verdict::Reopen,
         (Legacy { has_session: true, was_moved: false }, 400, Answer::OfSession(_)) => Verdict::Reopen,
         (Modern, 400, Answer::Ours(frame) | Answer::OfSession(Some(frame)))
@@ -105,8 +106,8 @@ pub(super) fn judge(subject: Subject, status: u16, fault: &HttpFault, answer: An
         (_, _, Answer::Ours(frame) | Answer::OfSession(Some(frame))) => Verdict::Pass(frame),
         (Probe, ..) => Verdict::TakeForLegacy,
         (Initialize, 400 | 404 | 405, _) => Verdict::TryOldTransport,
-        (Initialize, 400..=499, _) => Verdict::Fail(HttpFailure::Refused(fault.clone())),
-        (Initialize, ..) => Verdict::Fail(HttpFailure::NotMcp),
+        (Initialize, 400..=499, _) => Verdict::Fail,
+        (Initialize, ..) => Verdict::FailAsNotMcp,
         (Modern | Legacy { .. }, 300..=499, _) => Verdict::Refuse,
         (Modern | Legacy { .. }, ..) => Verdict::Lose,
     }
@@ -129,7 +130,7 @@ mod tests {
 
     fn shown(subject: Subject, status: u16, body: &'static str) -> String {
         let answer = Answer::read(body.into(), ExchangeId(7), status);
-        match judge(subject, status, &HttpFault::Status(status), answer) {
+        match judge(subject, status, answer) {
             Verdict::Pass(frame) if frame == body => String::from("pass"),
             Verdict::Pass(frame) => format!("pass {}", core::str::from_utf8(&frame).unwrap()),
             Verdict::LookUp(_) => String::from("look up"),
@@ -140,7 +141,6 @@ mod tests {
     #[test]
     fn the_answer_to_a_probe_determines_the_era_or_makes_the_client_fail() {
         let legacy = "TakeForLegacy";
-        let refused = |status| format!("Fail(Refused(Status({status})))");
         for (status, body, expected) in [
             (200, RESULT, "pass"),
             (200, UNKNOWN_METHOD, "pass"),
@@ -157,12 +157,12 @@ mod tests {
             (406, "", legacy),
             (415, "", legacy),
             (422, "{}", legacy),
-            (401, UNKNOWN_METHOD, &refused(401)),
-            (403, "", &refused(403)),
-            (429, "", &refused(429)),
-            (500, UNKNOWN_METHOD, &refused(500)),
-            (503, "", &refused(503)),
-            (302, "", &refused(302)),
+            (401, UNKNOWN_METHOD, "Fail"),
+            (403, "", "Fail"),
+            (429, "", "Fail"),
+            (500, UNKNOWN_METHOD, "Fail"),
+            (503, "", "Fail"),
+            (302, "", "Fail"),
         ] {
             assert_eq!(shown(Subject::Probe, status, body), expected, "{status} {body}");
         }
@@ -183,12 +183,12 @@ mod tests {
             (400, "", "TryOldTransport"),
             (404, NOT_JSON, "TryOldTransport"),
             (405, "", "TryOldTransport"),
-            (406, "", "Fail(Refused(Status(406)))"),
-            (401, RESULT, "Fail(Refused(Status(401)))"),
-            (500, "", "Fail(Refused(Status(500)))"),
-            (307, "", "Fail(Refused(Status(307)))"),
-            (200, NOT_JSON, "Fail(NotMcp)"),
-            (202, "", "Fail(NotMcp)"),
+            (406, "", "Fail"),
+            (401, RESULT, "Fail"),
+            (500, "", "Fail"),
+            (307, "", "Fail"),
+            (200, NOT_JSON, "FailAsNotMcp"),
+            (202, "", "FailAsNotMcp"),
         ] {
             assert_eq!(shown(Subject::Initialize, status, body), expected, "{status} {body}");
         }
