@@ -100,7 +100,8 @@ impl Group {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::Command;
