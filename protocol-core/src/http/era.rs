@@ -44,11 +44,12 @@ impl fmt::Display for Era {
 pub enum NamedVersion {
     /// The header is missing.
     Absent,
-    /// A revision that this crate implements over this transport, even if the server does not serve its era.
+    /// One of [`Revision::ALL`], even if the server does not serve its era. A handshake agrees on revisions of the same constant, so that
+    /// each version that was agreed on can then be named.
     Known(Revision),
     /// A date that is later than the newest revision with a handshake, but is not a revision that this crate implements.
     Newer,
-    /// Anything else: an unknown version, the first revision (which has another transport), or a header that is repeated or is not text.
+    /// Anything else: an unknown version, or a header that is repeated or is not text.
     Unknown,
 }
 
@@ -58,7 +59,6 @@ impl NamedVersion {
     pub fn of(name: Option<&str>) -> Self {
         let Some(name) = name else { return Self::Absent };
         match Revision::from_name(name) {
-            Some(Revision::R2024_11_05) => Self::Unknown,
             Some(revision) => Self::Known(revision),
             None if is_date(name) && name > Revision::NEWEST_LEGACY.as_str() => Self::Newer,
             None => Self::Unknown,
@@ -188,11 +188,11 @@ mod tests {
 
     #[test]
     fn a_version_is_known_newer_or_unknown() {
+        for revision in Revision::ALL {
+            assert_eq!(NamedVersion::of(Some(revision.as_str())), NamedVersion::Known(revision));
+        }
         for (name, expected) in [
             (None, NamedVersion::Absent),
-            (Some("2025-11-25"), R2025_11_25),
-            (Some("2026-07-28"), R2026_07_28),
-            (Some("2024-11-05"), NamedVersion::Unknown),
             (Some("2025-11-26"), NamedVersion::Newer),
             (Some("2999-01-01"), NamedVersion::Newer),
             (Some("2025-01-01"), NamedVersion::Unknown),

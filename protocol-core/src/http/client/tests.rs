@@ -462,6 +462,19 @@ fn each_message_is_a_post_and_those_after_the_handshake_name_the_session_and_its
     assert_eq!(bench.field(3, "mcp-protocol-version"), Some("2025-06-18"));
 }
 
+#[test]
+fn every_revision_that_a_handshake_agrees_on_is_then_named_in_the_header() {
+    for revision in crate::mcp::Revision::ALL.into_iter().filter(|revision| revision.has_handshake()) {
+        let mut bench = Bench::new(ClientEra::Legacy);
+        bench.call("t");
+        bench.json(0, 200, &agreed(1, revision.as_str()));
+        bench.head(1, 202, "");
+        bench.head(2, 405, "");
+        assert_eq!(bench.take_log().last().map(String::as_str), Some("abort 2"), "{revision:?}");
+        assert_eq!([1, 2, 3].map(|request| bench.field(request, "mcp-protocol-version")), [Some(revision.as_str()); 3]);
+    }
+}
+
 /// Regression: the call and the GET were under way at the same time. A server that sends the input requests of a call on the GET stream
 /// usually drops them as long as that stream is not open, so one call in five waited for its response for ever.
 #[test]

@@ -628,13 +628,26 @@ fn a_request_must_name_an_open_session_of_its_own_principal() {
     assert_eq!(bench.server.sessions(), 1, "and no other caller has ended it");
 }
 
+/// Regression: a handshake agreed on 2024-11-05, and each request that then named this revision was refused.
+#[test]
+fn every_revision_that_a_handshake_agrees_on_can_then_be_named_in_the_header() {
+    let mut bench = Bench::new();
+    for revision in crate::mcp::Revision::ALL.into_iter().filter(|revision| revision.has_handshake()) {
+        let name = revision.as_str();
+        let opened = bench.ask(&[], &INITIALIZE.replace("2025-11-25", name));
+        assert!(opened.body.contains(&format!(r#""protocolVersion":"{name}""#)), "{opened:?}");
+        let id = opened.field("mcp-session-id").expect("an id").to_string();
+        let with = [("mcp-session-id", &*id), ("mcp-protocol-version", name)];
+        assert_eq!(bench.ask(&with, INITIALIZED).status, 202, "{name}");
+        assert_eq!(bench.ask(&with, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).status, 200, "{name}");
+    }
+}
+
 #[test]
 fn the_version_header_of_a_later_request_must_name_a_known_version() {
     let mut bench = Bench::new();
     let (_, id) = bench.open("2025-06-18");
-    for (version, status) in
-        [("-", 202), ("2025-06-18", 202), ("2025-03-26", 202), ("2024-11-05", 400), ("2099-01-01", 400), ("x", 400)]
-    {
+    for (version, status) in [("-", 202), ("2025-06-18", 202), ("2025-03-26", 202), ("2099-01-01", 400), ("x", 400)] {
         let posted = bench.post(&[("mcp-session-id", &id), ("mcp-protocol-version", version)], INITIALIZED);
         if status == 202 {
             bench.accept(0);
