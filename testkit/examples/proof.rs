@@ -162,6 +162,7 @@ fn searches(until: Clock) {
         updates: 0,
         samples: 0,
         cancels: 0,
+        handshakes: 0,
         deadlines: [0; 2],
         closes: [0; 2],
         events: [9; 2],

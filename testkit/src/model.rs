@@ -181,6 +181,8 @@ struct InboundCall {
     wire: String,
     is_tool: bool,
     is_stateless: bool,
+    /// What its caller had declared when its request arrived.
+    peer_can: Declared,
     /// The least severe level of log records that its caller asks for, if it is stateless.
     level: Option<Level>,
     listener: Option<Listener>,
@@ -333,6 +335,34 @@ const TESSERON: Terms = Terms {
     too_early: -32009,
 };
 
+/// The kinds of input requests that an end has declared.
+#[derive(Clone, Copy, Debug, Default)]
+struct Declared {
+    sample: bool,
+    elicit: bool,
+    open: bool,
+    roots: bool,
+}
+
+impl Declared {
+    /// What a handshake request of MCP declares.
+    fn in_handshake(params: &Value) -> Self {
+        let own = &params["capabilities"];
+        let [form, url] = ["form", "url"].map(|mode| own["elicitation"][mode].is_object());
+        Self {
+            sample: own["sampling"].is_object(),
+            elicit: own["elicitation"].is_object() && (form || !url),
+            open: url,
+            roots: own["roots"].is_object(),
+        }
+    }
+
+    /// What an agent of Tesseron has declared.
+    fn of_agent(own: &Value) -> Self {
+        Self { sample: own["sampling"] == true, elicit: own["elicitation"] == true, ..Self::default() }
+    }
+}
+
 /// The model of one end.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
@@ -340,8 +370,8 @@ pub(crate) struct Model {
     terms: Terms,
     /// This end is the caller; if `false`, the callee.
     client: bool,
-    /// The other end has declared sampling, and elicitation.
-    peer_can: [bool; 2],
+    /// What the other end has declared.
+    peer_can: Declared,
     /// This end is an app, and the gateway has announced the claim before its answer to the handshake request.
     early_change: bool,
     now: u64,
@@ -420,7 +450,7 @@ impl Model {
             config: config.clone(),
             terms,
             client,
-            peer_can: [!terms.names; 2],
+            peer_can: Declared::default(),
             early_change: false,
             now,
             phase: Phase::Fresh,
@@ -1422,12 +1452,11 @@ impl Model {
     pub(crate) fn request_input(&mut self, id: u64, ask: &Ask, now: u64) -> MethodResult {
         self.advance(now);
         let names = self.terms.names;
-        let (lane, wire, depth) = match self.active(id) {
-            Some(inbound) => {
-                (inbound.lane, inbound.token.clone().filter(|_| names).unwrap_or_else(|| inbound.wire.clone()), inbound.depth)
-            }
-            None => return by_name("NotLive"),
-        };
+        let of_session = self.peer_can;
+        let Some(inbound) = self.active(id) else { return by_name("NotLive") };
+        // A claim also changes the capabilities for running calls.
+        let (lane, depth, peer_can) = (inbound.lane, inbound.depth, if names { of_session } else { inbound.peer_can });
+        let wire = inbound.token.clone().filter(|_| names).unwrap_or_else(|| inbound.wire.clone());
         if self.peer_ended {
             return by_name("Disconnected");
         }
@@ -1444,11 +1473,11 @@ impl Model {
             Ask::Confirm { .. } => ("confirm", self.terms.elicit),
             _ => ("roots", "roots/list"),
         };
-        let [samples, elicits] = self.peer_can;
         let can = match kind {
-            "sample" => samples,
-            "roots" | "open" => !names,
-            _ => elicits,
+            "sample" => peer_can.sample,
+            "roots" => peer_can.roots,
+            "open" => peer_can.open,
+            _ => peer_can.elicit,
         };
         if !can {
             return by_name("Unsupported");
@@ -2053,7 +2082,9 @@ impl Model {
         match method {
             "ping" if !names => self.answer(wire, format!("result {wire}")),
             _ if method == greeting && self.client == names => {
-                if self.phase != Phase::Fresh {
+                let is_first = self.phase == Phase::Fresh;
+                let lane = self.arriving.0;
+                if !is_first && (names || lane != Lane::CHANNEL) {
                     return self.refuse(wire, Some(Violation::OutOfPhase), -32600);
                 }
                 if !self.may_write() {
@@ -2062,11 +2093,17 @@ impl Model {
                 if names && !params["protocolVersion"].is_string() {
                     return self.refuse(wire, Some(Violation::InvalidParams), -32602);
                 }
-                let lane = self.arriving.0;
-                self.arriving.1 += 1;
-                self.push_plain(lane, "result", format!("result {wire}"));
-                self.phase = Phase::Answered;
-                self.greeting_of_peer = Some((lane, wire.to_owned()));
+                if self.live.contains_key(&(lane, wire.to_owned())) {
+                    return self.violation(Violation::DuplicateRequest);
+                }
+                self.answer(wire, format!("result {wire}"));
+                if !names {
+                    self.peer_can = Declared::in_handshake(params);
+                }
+                if self.phase != Phase::Ready {
+                    self.phase = Phase::Answered;
+                    self.greeting_of_peer = Some((lane, wire.to_owned()));
+                }
                 self.handshake_at = None;
                 self.push_event("ready".to_owned());
             }
@@ -2114,6 +2151,7 @@ impl Model {
             wire: wire.to_owned(),
             is_tool: method == "tools/call",
             is_stateless,
+            peer_can: self.peer_can,
             level: level.filter(|_| is_stateless && !listens),
             listener: listens.then(|| Listener {
                 kinds: summary::read_kinds(params),
@@ -2239,8 +2277,7 @@ impl Model {
                 }
             }
             "tesseron/claimed" if names && !self.client => {
-                let can = |what: &str| params["agentCapabilities"][what] == true;
-                self.peer_can = [can("sampling"), can("elicitation")];
+                self.peer_can = Declared::of_agent(&params["agentCapabilities"]);
                 if self.phase == Phase::Ready {
                     self.push_event("changed".to_owned());
                 } else {
@@ -2381,8 +2418,7 @@ impl Model {
         if self.early_change {
             self.push_event("changed".to_owned());
         } else if self.terms.names {
-            let can = |what: &str| frame["result"]["capabilities"][what] == true;
-            self.peer_can = [can("sampling"), can("elicitation")];
+            self.peer_can = Declared::of_agent(&frame["result"]["capabilities"]);
         }
         self.release_held();
     }

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::ask_failed::cancel_reason;
 use crate::extensions::Extensions;
 use crate::state::ServedCall;
-use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, PeerInfo, Progress};
+use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, Progress};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
 
@@ -245,7 +245,7 @@ impl Context {
     /// request. On Tesseron it is the agent for which the gateway acts, as the gateway named it.
     #[must_use]
     pub fn agent(&self) -> Identity {
-        self.peer().map_or_else(|| Identity::new(String::new(), String::new()), |peer| peer.identity)
+        self.served().of_peer(|peer| peer.identity.clone())
     }
 
     /// The same identity as [`Context::agent`]: on MCP the client is the agent, and on Tesseron the gateway sends no identity of its own.
@@ -258,13 +258,6 @@ impl Context {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.served().capabilities()
-    }
-
-    fn peer(&self) -> Option<PeerInfo> {
-        if self.served().is_stateless() {
-            return Some(self.served().caller.peer().clone());
-        }
-        self.served().shared.with_state(|state| state.session.peer().cloned())
     }
 }
 

@@ -759,8 +759,7 @@ impl State {
                 add(work, Note::refused(&error).map(Work::Diagnose));
                 self.refusal = Some(error);
             }
-            // Nothing is stored: the capabilities of a peer with a handshake are read from the session whenever they are needed.
-            Event::PeerChanged(_) => {}
+            Event::PeerChanged(peer) => self.changed_peer = Some(peer),
             Event::HandshakeRequest { .. } => {
                 // An endpoint has one channel, so it cannot resume a session on another one.
                 let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway accepts no sessions");

@@ -36,6 +36,7 @@ use self::list_changes::ListChanges;
 use self::subscriptions::Subscriptions;
 use crate::extensions::Extensions;
 use engine::{DriverSlot, Engine, Guarded, SendsEarly, VerbEffects, Waiters};
+use protocol_core::dialect::PeerInfo;
 use protocol_core::drive::TurnOutcome;
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
@@ -61,6 +62,8 @@ pub(crate) struct State {
     pub(crate) refusal: Option<RpcError>,
     /// The reason for which calls are lost, given by the transport: while the loss of one call is handled, or of the transport for ever.
     pub(crate) loss: Option<Text>,
+    /// The peer after its last change ([`Event::PeerChanged`](protocol_core::Event::PeerChanged)), which also applies to running calls.
+    pub(crate) changed_peer: Option<Box<PeerInfo>>,
     pub(crate) calls: Table<OutboundId, CallSlot>,
     pub(crate) served_calls: Table<InboundId, ServedCallSlot>,
     /// Handlers that wait for the retry of their call.
@@ -145,6 +148,7 @@ impl State {
             closed: None,
             refusal: None,
             loss: None,
+            changed_peer: None,
             calls: Table::new(),
             served_calls: Table::new(),
             frozen: FrozenHandlers::default(),

@@ -18,7 +18,9 @@ use super::{FrozenHandler, Shared, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, TaskEnd, TaskOwner, park};
-use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, Progress, Reply, Request, SubscriptionFilter};
+use protocol_core::dialect::{
+    Answer, Ask, Caller, Capabilities, LogRecord, PeerInfo, Progress, Reply, Request, SubscriptionFilter,
+};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
@@ -259,10 +261,13 @@ impl ServedCall {
 
     /// The capabilities that its caller offers now.
     pub(crate) fn capabilities(&self) -> Capabilities {
-        if self.is_stateless() {
-            return self.caller.capabilities();
-        }
-        self.shared.with_state(|state| state.session.peer().map(|peer| peer.capabilities)).unwrap_or_default()
+        self.of_peer(|peer| peer.capabilities)
+    }
+
+    /// Returns a part of its caller: as the caller was when the request arrived, or has been announced since.
+    pub(crate) fn of_peer<T>(&self, part: impl Fn(&PeerInfo) -> T) -> T {
+        let changed = self.shared.with_state(|state| state.changed_peer.as_deref().map(&part));
+        changed.unwrap_or_else(|| part(self.caller.peer()))
     }
 
     /// The waker of its task, to be woken outside of the lock.

@@ -232,6 +232,13 @@ pub(crate) struct Rules {
     pub(crate) opens: bool,
     /// The event after which our requests may be sent, once we have answered the peer's handshake request.
     pub(crate) requests_start: RequestsStart,
+    /// `true` if a peer that has made its handshake may make another on the channel ([`Lane::CHANNEL`](crate::Lane::CHANNEL)), for the
+    /// terms of its later requests: a bridge may share the channel between several clients. On any other lane, and if it is `false`,
+    /// another handshake is refused.
+    pub(crate) repeats_handshake: bool,
+    /// `true` if a call keeps the capabilities that its caller had when the request arrived. Otherwise a claim changes those of running
+    /// calls, too.
+    pub(crate) keeps_capabilities: bool,
     /// `true` if cancels and input requests name a call by its token. In this case, an input request must name a live call.
     pub(crate) names_calls: bool,
     /// `true` if a call that is cancelled is still answered.

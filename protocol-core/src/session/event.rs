@@ -60,7 +60,8 @@ ids! {
 pub enum Event {
     /// The peer's handshake request was answered with a result, or the peer has answered our handshake request or our probe. The peer's
     /// requests are served from now on; a server serves stateless requests without this event. Requests of ours may still be held until the
-    /// peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready).
+    /// peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready). If a client of MCP makes another handshake, the
+    /// event comes again, with the peer of later requests.
     Ready(Box<PeerInfo>),
     /// An app has sent its hello or its resume, and the owner must accept or refuse it with [`crate::Session::welcome`]. This event comes
     /// only at a Tesseron gateway whose configuration does not set the answer in advance.
@@ -70,7 +71,7 @@ pub enum Event {
         /// The credentials of the earlier session that the app asks to resume; `None` if the app has sent a hello.
         resume: Option<ResumeCredentials>,
     },
-    /// The identity or the capabilities of the peer have changed: a Tesseron session was claimed.
+    /// The identity or the capabilities of the peer have changed, also for calls that run: a Tesseron session was claimed.
     PeerChanged(Box<PeerInfo>),
     /// The peer has sent a request. The owner must end it with [`crate::Session::respond`] or [`crate::Session::finish_round`]. Once
     /// [`Event::Cancelled`] has come, only `respond` ends it.

@@ -18,6 +18,9 @@
 //! exists only for a Tesseron gateway whose owner decides on each handshake request. A Tesseron gateway gets no confirmation: `complete` is
 //! called when the app is claimed, or when the owner accepts it as resumed.
 //!
+//! In `Answered` and `Ready` an end of MCP also answers another handshake request, if it comes by the channel (`answer`). The state does not
+//! change: in `Ready` requests of ours are still sent, since calls that began before may make them.
+//!
 //! Not drawn: in `Probing` the answer can ask for one more probe, and the session closes if no answer comes in time and no handshake may
 //! follow. In `Opened` a late answer to the probe can also lead to `Ready`.
 
@@ -149,9 +152,11 @@ impl Handshake {
         came_by_lane
     }
 
-    /// Fresh -> Answered.
+    /// Fresh, Answered -> Answered. Ready -> Ready.
     pub(super) fn answer(&mut self, lane: Lane, request: WireId) {
-        self.state = State::Answered { lane, request };
+        if !self.may_send_requests() {
+            self.state = State::Answered { lane, request };
+        }
     }
 
     /// Opened, Probing, Answered -> Ready.

@@ -52,7 +52,7 @@ pub(super) struct InboundCall {
     depth: u8,
     /// The rules of the exchange.
     rules: &'static Rules,
-    /// The capabilities of the caller when the request arrived. Used only if the request is stateless.
+    /// The capabilities of the caller when the request arrived. Used only with [`Rules::keeps_capabilities`].
     capabilities: Capabilities,
     /// The level of the least severe log record that the request asks for. Used only if the request is stateless.
     log_level: Option<Level>,
@@ -462,7 +462,7 @@ impl InboundCall {
 
     /// The capabilities of the caller; `of_session` are those of the peer of the session.
     pub(super) fn capabilities(&self, of_session: Option<Capabilities>) -> Capabilities {
-        if self.rules.stateless { self.capabilities } else { of_session.unwrap_or_default() }
+        if self.rules.keeps_capabilities { self.capabilities } else { of_session.unwrap_or_default() }
     }
 
     /// The way in which input can be requested from the caller.
@@ -641,7 +641,7 @@ mod transitions {
     const CANCEL: Input =
         |callee| callee.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c"}}"#);
 
-    const INPUTS: [(&str, Input); 19] = [
+    const INPUTS: [(&str, Input); 20] = [
         ("progress", PROGRESS),
         ("the same progress twice", |callee| {
             PROGRESS(callee);
@@ -667,6 +667,9 @@ mod transitions {
         ("respond", RESPOND),
         ("the peer cancels", CANCEL),
         ("the peer uses the id again", |callee| callee.frame(callee.request)),
+        ("the peer makes a handshake", |callee| {
+            callee.frame(r#"{"jsonrpc":"2.0","id":"h","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#);
+        }),
         ("the response gap has passed", |callee| callee.wait(500)),
         ("the rate window has passed", |callee| callee.wait(1000)),
         ("a deadline that has passed is set", |callee| {

@@ -99,7 +99,9 @@ impl Session {
     }
 
     pub(super) fn handle_handshake_request(&mut self, id: WireId, request: Result<HandshakeRequest, HandshakeRejected>) {
-        if !self.handshake.is_fresh() {
+        let is_first = self.handshake.is_fresh();
+        let is_allowed = is_first || (self.rules.repeats_handshake && self.arriving.lane == Lane::CHANNEL);
+        if !is_allowed {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
             });
@@ -115,9 +117,14 @@ impl Session {
                     self.drain(CloseReason::VersionMismatch);
                 }
             }
-            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Result(answer) }) => {
+            // The answer would end the request in flight with this id.
+            Ok(_) if self.peer_ids.use_of(self.arriving.lane, &id).is_some() => self.violation(Violation::DuplicateRequest),
+            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Result(answer) }) if is_first => {
                 self.arriving.replies = self.arriving.replies.saturating_add(1);
                 self.answer_handshake(self.arriving.lane, id, &answer, peer);
+            }
+            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Result(answer) }) => {
+                self.answer_another_handshake(id, &answer, peer);
             }
             Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Owner(resume) }) => {
                 let lane = self.owe();
@@ -132,6 +139,14 @@ impl Session {
         let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
         self.outbox.push(lane, Class::Reply(ReplyKind::Result), frame);
         self.handshake.answer(lane, id);
+        self.set_peer(peer);
+    }
+
+    /// Answers the handshake request of a peer that has made its handshake before. The new terms apply to its later requests.
+    fn answer_another_handshake(&mut self, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
+        let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
+        self.reply_at_once(ReplyKind::Result, frame);
+        self.handshake.answer(self.arriving.lane, id);
         self.set_peer(peer);
     }
 
@@ -254,6 +269,7 @@ impl Session {
         }
     }
 
+    /// Sets the terms of later exchanges to those that a handshake with `peer` has agreed on.
     fn set_peer(&mut self, peer: Box<PeerInfo>) {
         self.handshake.arm(None, &mut self.timers);
         self.rules = self.rules.dialect.agree(&peer, self.rules);

@@ -58,7 +58,7 @@ impl fmt::Debug for ShownCode {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum BridgeEvent {
-    /// The agent has completed its handshake.
+    /// The agent has made its handshake, or another one on the same channel.
     AgentReady(Box<PeerInfo>),
     /// The agent has sent a claim code that belongs to no connected app. Find the app with this code, connect to it, and call
     /// [`open_claimed`](super::Bridge::open_claimed); otherwise call [`refuse_claim`](super::Bridge::refuse_claim).

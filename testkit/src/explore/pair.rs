@@ -26,6 +26,7 @@ use super::{Space, Stopped, Way, breadth_first, guarded, hash, small};
 use crate::config::{agent, agent_capabilities};
 use crate::config::{app_config, gateway_config};
 use crate::config::{client_config, server_config};
+use crate::scripted::initialize;
 use crate::{ODD, Subject, Watched};
 
 /// The maximum number of steps of each kind from the first state on, and the choice of the first state.
@@ -45,6 +46,9 @@ pub struct Bounds {
     pub samples: u8,
     /// Cancels, for all calls together.
     pub cancels: u8,
+    /// Handshakes of another client, which shares the channel and declares nothing. The server answers them to the first client, since there
+    /// is no bridge here.
+    pub handshakes: u8,
     /// Deadlines that pass at the client, and at the server.
     pub deadlines: [u8; 2],
     /// The number of times that the client closes, and the server.
@@ -70,6 +74,8 @@ pub enum Action {
     Publish,
     /// The client cancels a call.
     Cancel(u8),
+    /// The handshake request of another client arrives at the server.
+    Handshake,
     /// A handler reports progress.
     Update(u8),
     /// A handler makes a sampling request.
@@ -201,8 +207,9 @@ impl<S: Subject> End<S> {
             }
             all.extend(indexes(ids.peer_input_requests.len()).map(Action::Answer));
         }
-        if here == 1 && left.notices > 0 && has_events_left && is_open {
-            all.push(Action::Publish);
+        if here == 1 && has_events_left && is_open {
+            all.extend((left.notices > 0).then_some(Action::Publish));
+            all.extend((left.handshakes > 0).then_some(Action::Handshake));
         }
         let open = ids.subscriptions.iter().zip(0..);
         all.extend(open.filter(|((_, is_accepted), _)| !is_accepted).map(|(_, index)| Action::Accept(index)));
@@ -242,6 +249,7 @@ impl<S: Subject> End<S> {
             Action::Listen => (Some(&mut left.listens), false),
             Action::Publish => (Some(&mut left.notices), true),
             Action::Cancel(_) => (Some(&mut left.cancels), true),
+            Action::Handshake => (Some(&mut left.handshakes), true),
             Action::Update(_) => (Some(&mut left.updates), true),
             Action::Sample(_) => (Some(&mut left.samples), true),
             Action::Due(_) => (Some(&mut left.deadlines[here]), true),
@@ -285,6 +293,10 @@ impl<S: Subject> End<S> {
             Action::Cancel(index) => {
                 let id = end.ids.outbound_calls[usize::from(index)];
                 _ = end.cancel(id, None, *now);
+            }
+            Action::Handshake => {
+                let request = initialize(1_000 + u64::from(before.handshakes), "2025-11-25", "{}");
+                end.handle_injected(request.into(), Lane::CHANNEL, *now);
             }
             Action::Update(index) => {
                 let id = end.ids.inbound_calls[usize::from(index)];

@@ -228,6 +228,10 @@ fn hostile(b: u8, c: u8) -> String {
         ),
         9 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#),
         10 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x/y"}}"#),
+        // Another client on the same channel, which can do less than the first.
+        11 if c & 0x10 != 0 => format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{{"sampling":{{}}}},"clientInfo":{{"name":"d","version":"1"}}}}}}"#
+        ),
         _ => r#"{"jsonrpc":"2.0","method":"notifications/x"}"#.to_owned(),
     }
 }

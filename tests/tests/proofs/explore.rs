@@ -21,6 +21,7 @@ const NOTHING: Bounds = Bounds {
     updates: 0,
     samples: 0,
     cancels: 0,
+    handshakes: 0,
     deadlines: [0; 2],
     closes: [0; 2],
     events: [9; 2],
@@ -54,6 +55,13 @@ const QUICK: [Bounds; 4] = [
     Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [1; 2], ..NOTHING },
     Bounds { calls: 2, samples: 1, cancels: 1, ..NOTHING },
     Bounds { calls: 3, cancels: 1, ..NOTHING },
+];
+
+/// The bounds of searches in which another client makes its handshake on the same channel, also before the first one.
+const HANDSHAKES: [Bounds; 3] = [
+    Bounds { calls: 1, handshakes: 2, samples: 1, cancels: 1, ..NOTHING },
+    Bounds { calls: 2, handshakes: 1, samples: 1, closes: [0, 1], ..NOTHING },
+    Bounds { calls: 1, handshakes: 1, samples: 1, opening: true, ..NOTHING },
 ];
 
 /// The bounds of searches that together take a minute or two in an optimised build.
@@ -109,6 +117,13 @@ fn every_interleaving_of_a_few_stateless_requests_is_as_predicted() {
 fn every_interleaving_of_many_stateless_requests_is_as_predicted() {
     let states = search_each(&FULL_STATELESS);
     assert!(states > 100_000, "{states}");
+}
+
+/// Several clients may share one server behind a bridge, and each makes a handshake.
+#[test]
+fn every_interleaving_of_calls_with_another_handshake_is_as_predicted() {
+    let states = search(configs, &HANDSHAKES);
+    assert!(states > 1_000, "{states}");
 }
 
 #[test]

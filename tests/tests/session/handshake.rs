@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use protocol_core::mcp::Era;
-use protocol_core::{CloseReason, Event, Outcome, RpcError, Violation};
+use protocol_core::mcp::{Era, Revision};
+use protocol_core::{Ask, AskError, CloseReason, Event, Lane, Outcome, Progress, RpcError, Sample, Violation};
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{call_tool, cancelled, initialize, result};
+use testkit::scripted::{call_tool, cancelled, discovered, initialize, result, stateless_request};
 use testkit::{Pair, Scripted};
 
 #[test]
@@ -58,20 +58,44 @@ fn a_held_call_that_needs_an_undeclared_capability_is_invalid_and_never_sent() {
     assert!(matches!(done, Event::Done { id, outcome: Outcome::Invalid(protocol_core::Invalid::Unsupported), .. } if id == call));
 }
 
+/// Over HTTP a server agreed on the first revision, and then refused each request that named it. The rows for HTTP are in the tests of its
+/// server and of its client.
 #[test]
-fn a_server_answers_with_the_revision_of_the_client_if_supported_or_else_with_its_own_newest() {
-    for (asked, answered) in [
-        ("2024-11-05", "2024-11-05"),
-        ("2025-03-26", "2025-03-26"),
-        ("2025-06-18", "2025-06-18"),
-        ("2025-11-25", "2025-11-25"),
-        ("2099-01-01", "2025-11-25"),
-        ("1.0", "2025-11-25"),
-    ] {
+fn each_end_serves_every_revision_that_it_has_agreed_on() {
+    for revision in Revision::ALL {
+        let name = revision.as_str();
+        let mut server = Scripted::new(server_config());
+        let mut client = Scripted::new(with(client_config(), |config| {
+            config.era = if revision.has_handshake() { Era::Legacy } else { Era::Modern };
+        }));
+        if revision.has_handshake() {
+            server.frame(&initialize(7, name, "{}"));
+            let agreed = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"protocolVersion":"{name}""#);
+            assert!(server.sent()[0].starts_with(&agreed), "{name}");
+            server.frame(&call_tool(8, false));
+            client.drain().frame(&format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{name}","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
+            ));
+        } else {
+            server.frame(&stateless_request(8, "tools/call", r#""name":"t","#, "{}", ""));
+            client.drain().frame(&discovered(1, &format!(r#""{name}""#), r#"{"tools":{}}"#));
+        }
+        let id = server.request();
+        server.respond(id);
+        assert!(server.sent().iter().any(|frame| frame.contains(r#""id":8,"result""#)), "{name}");
+        client.drain().call();
+        assert!(client.sent().iter().any(|frame| frame.contains("tools/call")), "{name}");
+        assert_eq!(client.session.peer().unwrap().protocol, name);
+    }
+}
+
+#[test]
+fn a_server_answers_an_unknown_revision_with_its_own_newest() {
+    for asked in ["2099-01-01", "1.0"] {
         let mut server = Scripted::new(server_config());
         server.frame(&initialize(7, asked, "{}"));
         let sent = server.sent();
-        assert!(sent[0].starts_with(&format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"protocolVersion":"{answered}""#)), "{sent:?}");
+        assert!(sent[0].starts_with(r#"{"jsonrpc":"2.0","id":7,"result":{"protocolVersion":"2025-11-25""#), "{sent:?}");
     }
 }
 
@@ -173,15 +197,79 @@ fn a_request_between_the_response_to_the_handshake_and_its_confirmation_is_serve
     server.request();
 }
 
+/// Several clients behind a bridge shared one server. The handshake of each client after the first was refused.
 #[test]
-fn a_second_handshake_is_refused_and_changes_nothing_and_a_second_confirmation_is_ignored() {
+fn another_handshake_sets_the_terms_of_later_requests_and_running_calls_keep_theirs() {
     let mut server = Scripted::server(server_config());
+    server.frame(&call_tool(1, true));
+    let running = server.request();
     server.frame(&initialize(9, "2024-11-05", "{}"));
-    assert!(server.sent()[0].contains(r#""id":9,"error":{"code":-32600"#));
-    assert_eq!(server.session.peer().unwrap().protocol, "2025-11-25");
+    assert!(server.sent()[0].contains(r#""id":9,"result":{"protocolVersion":"2024-11-05""#));
+    let [Event::Ready(peer)] = &server.events()[..] else { panic!("a peer") };
+    assert_eq!((peer.protocol.as_str(), peer.capabilities.sampling), ("2024-11-05", false));
+
+    // Without a confirmation of the second handshake: calls that run before it may need an answer.
+    server.ask(running, Sample::new("?").into());
+    assert!(server.sent()[0].contains("sampling/createMessage"));
+    server.report(running, Progress::value(1.0).with_message("m"));
+    assert!(server.sent()[0].contains(r#""message":"m""#));
+    server.frame(&call_tool(2, true));
+    let later = server.request();
+    let refused = server.session.request_input(later, Ask::from(Sample::new("?")), server.now);
+    assert!(matches!(refused, Err(AskError::Unsupported)), "{refused:?}");
+    server.report(later, Progress::value(1.0).with_message("m"));
+    assert!(!server.sent()[0].contains("message\":\"m"), "the first revision has no messages");
+
+    // The ids of both calls are in use, so the answer to a handshake with such an id would end the call.
+    for id in [1, 2] {
+        server.frame(&initialize(id, "2025-06-18", "{}"));
+        assert_eq!((server.events(), server.sent()), (vec![Event::Violation(Violation::DuplicateRequest)], vec![]));
+    }
+    server.frame(r#"{"jsonrpc":"2.0","id":10,"method":"initialize","params":{}}"#);
+    assert!(server.sent()[0].contains(r#""id":10,"error":{"code":-32602"#));
+    assert_eq!(server.session.peer().unwrap().protocol, "2024-11-05");
     server.events();
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    assert_eq!((server.events(), server.sent()), (vec![], vec![]));
+    assert_eq!((server.events(), server.sent()), (vec![], vec![]), "a second confirmation is ignored");
+    server.respond(running).respond(later);
+    assert_eq!(server.sent().iter().filter(|frame| frame.contains(r#""result""#)).count(), 2);
+}
+
+#[test]
+fn input_requests_wait_for_a_confirmation_also_if_another_handshake_comes_before_it() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&initialize(0, "2025-11-25", r#"{"sampling":{}}"#)).frame(&call_tool(1, false));
+    let id = server.request();
+    server.ask(id, Sample::new("?").into());
+    server.frame(&initialize(2, "2025-11-25", "{}"));
+    assert_eq!(server.sent().len(), 2, "the answers to the handshakes");
+    server.frame(&cancelled(2));
+    assert!(server.violations().contains(&Violation::CancelledHandshake));
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert!(server.sent()[0].contains("sampling/createMessage"));
+}
+
+/// Over HTTP each request has a lane, and each client has a session: no other client can make a handshake in it.
+#[test]
+fn another_handshake_on_another_lane_is_refused_and_changes_nothing() {
+    let mut server = Scripted::server(server_config());
+    server.events();
+    server.session.handle_frame(initialize(9, "2024-11-05", "{}").into(), Lane::new(3), server.now).unwrap();
+    assert_eq!(server.sent(), [r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32600,"message":"the handshake was made before"}}"#]);
+    assert_eq!(server.violations(), [Violation::OutOfPhase]);
+    assert_eq!(server.session.peer().unwrap().protocol, "2025-11-25");
+}
+
+/// Regression: the answer to the handshake ended a stateless request with the same id.
+#[test]
+fn a_handshake_with_the_id_of_a_running_request_is_not_answered() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&stateless_request(1, "tools/call", r#""name":"t","#, "{}", ""));
+    let id = server.request();
+    server.frame(&initialize(1, "2025-11-25", "{}"));
+    assert_eq!((server.events(), server.sent()), (vec![Event::Violation(Violation::DuplicateRequest)], vec![]));
+    server.respond(id).frame(&initialize(1, "2025-11-25", "{}"));
+    assert_eq!(server.sent().len(), 2);
 }
 
 #[test]

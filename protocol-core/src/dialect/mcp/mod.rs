@@ -191,6 +191,8 @@ impl Mcp {
             stateless: is_stateless,
             opens: matches!(self.side, Side::Client),
             requests_start: RequestsStart::Confirmed,
+            repeats_handshake: matches!(self.side, Side::Server) && !is_stateless,
+            keeps_capabilities: true,
             names_calls: false,
             answers_cancelled: false,
             cancels_input_requests: true,

@@ -205,6 +205,8 @@ impl Tesseron {
             dialect: Dialect::Tesseron(self),
             opens: self.is_app(),
             requests_start: RequestsStart::Claimed,
+            repeats_handshake: false,
+            keeps_capabilities: false,
             names_calls: true,
             answers_cancelled: true,
             cancels_input_requests: false,
