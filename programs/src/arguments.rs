@@ -189,8 +189,8 @@ in one call, and only http and https. --answer agrees to no address. If an error
 are opened first, they are shown and not opened.
 
 The server is first asked for its revisions. If it does not answer within 10 seconds, it is taken for an
-old one; if it exits or disconnects, call starts it, or connects to it, once more. --era legacy is for
-servers that fail at this request: it is then not sent.
+old one; if it exits, disconnects or refuses the handshake that follows, call starts it, or connects to
+it, once more. --era legacy is for servers that fail at this request: it is then not sent.
 
 Ctrl-C, SIGTERM, SIGHUP and SIGQUIT cancel the call and print the last progress. Afterwards a server that call
 has started should exit at the end of its stdin. If it does not within 2 seconds, it gets SIGTERM, and half a

@@ -252,8 +252,8 @@ async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Ca
 }
 
 /// Connects to the server. Returns `None` after a signal, once a server that was started has ended. With the era `auto`, a server on a
-/// stream may end the connection before its era is chosen. Then it is started, or connected to, once more, and the handshake is made without
-/// a probe.
+/// stream may end the connection at the probe, or refuse the handshake that follows. Then it is started, or connected to, once more, and the
+/// handshake is made without a probe. The first server ends before that, since both may need the same file or port.
 async fn reach<A, F, C>(
     adapter: &A,
     server: Server,
@@ -281,16 +281,16 @@ where
         if config.era != Era::Auto {
             return Ok(Some((link, exit)));
         }
-        let has_left = interrupts.or(has_left(&mut link)).await;
-        if has_left == Some(false) {
+        let has_failed = interrupts.or(has_failed_at_probe(&mut link)).await;
+        if has_failed == Some(false) {
             return Ok(Some((link, exit)));
         }
-        if has_left.is_none() {
+        if has_failed.is_none() {
             // A server that starts need not read its input yet.
             exit.terminate();
         }
         call::leave(&link.peer, link.end.as_mut(), &exit, interrupts).await;
-        if has_left.is_none() {
+        if has_failed.is_none() {
             return Ok(None);
         }
         config.era = Era::Legacy;
@@ -305,13 +305,13 @@ async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(Transpo
     })
 }
 
-/// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that: some old servers exit or
-/// disconnect at the probe.
-async fn has_left(Link { peer, end }: &mut Link) -> bool {
+/// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that, or has refused the
+/// handshake: some old servers exit or disconnect at the probe, and some take no handshake that is not the first request.
+async fn has_failed_at_probe(Link { peer, end }: &mut Link) -> bool {
     let ended = async {
         let value = end.as_mut().await;
         *end = Box::pin(std::future::ready(value));
         pending().await
     };
-    matches!(first(peer.ready(), ended).await, Err(CloseReason::Eof | CloseReason::Failed))
+    matches!(first(peer.ready(), ended).await, Err(CloseReason::Eof | CloseReason::Failed | CloseReason::HandshakeRefused))
 }

@@ -942,6 +942,28 @@ fn a_server_that_exits_when_it_is_asked_for_its_revisions_is_started_once_more_w
     call(&["chatty", "--", "sh", "-c", "read -r first; exit 3"]).complained(4, "3");
 }
 
+/// Some servers take no handshake that is not the first request of their connection.
+#[test]
+fn a_server_that_refuses_the_handshake_after_the_probe_is_started_once_more_with_a_handshake() {
+    let refused =
+        |id| format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":-32600,\"message\":\"not first\"}}}}'");
+    let refuses = format!(
+        r#"echo started >&2; read -r first
+        case $first in *server/discover*) {}; read -r hello; {}; cat > /dev/null; exit;; esac
+        {{ echo "$first"; cat; }} | {{ {} ; }}"#,
+        refused(1),
+        refused(2),
+        scripted(&answer(r#""result":{"content":[{"type":"text","text":"old"}]}"#))
+    );
+    let ended = call(&["chatty", "--", "sh", "-c", &refuses]).with(0);
+    assert_eq!((&*ended.out, ended.err.iter().filter(|line| *line == "started").count()), ("old\n", 2), "{ended:?}");
+    // A server that always refuses is started twice, and no more. The refusal is shown.
+    let always = format!("echo started >&2; read -r first; {}; read -r hello; {}; cat > /dev/null", refused(1), refused(2));
+    let ended = call(&["chatty", "--", "sh", "-c", &always]).with(4);
+    assert_eq!(ended.err.iter().filter(|line| *line == "started").count(), 2, "{ended:?}");
+    assert!(ended.err.iter().any(|line| line.contains("the server refused the handshake: not first")), "{ended:?}");
+}
+
 #[test]
 fn a_server_that_disconnects_when_it_is_asked_for_its_revisions_is_connected_to_once_more_with_a_handshake() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
