@@ -4,10 +4,12 @@
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::dialect::excerpt;
 use crate::json::Json;
-use crate::json::read::{Kind, Members, elements, for_each_member, integer, member, number, string};
+use crate::json::read::{Key, Kind, Members, elements, for_each_member, integer, member, number, string};
+use crate::json::write::{Object, push_json};
 
 /// The kinds of field that a protocol allows in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,113 @@ pub(super) enum FieldKinds {
 /// Checks that `schema` describes a flat object, whose fields are of these kinds.
 pub(super) fn check(schema: &Json, kinds: FieldKinds) -> Result<(), String> {
     Form::read(schema.as_bytes(), kinds).map(drop)
+}
+
+/// Reads the schema of a peer: writes fields in the forms of serializers of types, such as pydantic, as the protocol writes them, and checks
+/// the schema. Returns `schema` itself if there is nothing to rewrite.
+pub(super) fn read(schema: Json, kinds: FieldKinds) -> Result<Json, String> {
+    let schema = canonical(schema.as_bytes()).unwrap_or(schema);
+    check(&schema, kinds).map(|()| schema)
+}
+
+/// Removes the members of an answer that are `null`, which count as absent.
+pub(super) fn without_nulls(content: Json) -> Json {
+    let has_nulls = |members: Members<'_>| members.into_iter().any(|(_, value)| value == b"null");
+    if !Members::of(content.as_bytes()).is_some_and(has_nulls) {
+        return content;
+    }
+    Object::value(|object| given_members(content.as_bytes()).for_each(|(key, value)| object.copy(key, value)))
+}
+
+/// The members of an object that are not `null`.
+fn given_members(object: &[u8]) -> impl Iterator<Item = (Key<'_>, &[u8])> {
+    Members::of(object).into_iter().flatten().filter(|(_, value)| *value != b"null")
+}
+
+/// A schema as the protocol writes it. `None` if it is written so already.
+fn canonical(schema: &[u8]) -> Option<Json> {
+    let mut is_changed = false;
+    let rewritten = Object::value(|object| {
+        for (key, value) in Members::of(schema).into_iter().flatten() {
+            if value == b"null" {
+                is_changed = true;
+            } else if key.is("properties") && Kind::of(value) == Kind::Object {
+                object.object("properties", |object| {
+                    for (name, property) in Members::of(value).into_iter().flatten() {
+                        let rewritten = canonical_property(property);
+                        is_changed |= rewritten.is_some();
+                        object.copy(name, rewritten.as_ref().map_or(property, Json::as_bytes));
+                    }
+                });
+            } else {
+                object.copy(key, value);
+            }
+        }
+    });
+    is_changed.then_some(rewritten)
+}
+
+/// A property as the protocol writes it; `None` if it is written so already. Members that are `null` count as absent. A type that may be
+/// `null` is that type, since a field may be omitted instead. Choices without a type are text, and a constant is the only choice.
+fn canonical_property(property: &[u8]) -> Option<Json> {
+    let is_null_schema = |schema: &&[u8]| text_member(schema, "type").as_deref() == Some("null");
+    let mut is_changed = false;
+    let mut members = Vec::new();
+    let mut inner: &[u8] = b"";
+    for (key, value) in Members::of(property)? {
+        let alternatives = if key.is("anyOf") || key.is("oneOf") { elements(value) } else { Vec::new() };
+        let (nulls, others): (Vec<_>, Vec<_>) = alternatives.into_iter().partition(is_null_schema);
+        match *others {
+            _ if value == b"null" => is_changed = true,
+            [only] if !nulls.is_empty() && Kind::of(only) == Kind::Object => {
+                is_changed = true;
+                inner = only;
+            }
+            _ => members.push((key, value)),
+        }
+    }
+    if !inner.is_empty() {
+        // The members beside the alternatives describe the field, and count before those of the alternative.
+        let names: BTreeSet<_> = members.iter().map(|(key, _)| key.name()).collect();
+        let more: Vec<_> = given_members(inner).filter(|(key, _)| !names.contains(&key.name())).collect();
+        members.extend(more);
+    }
+    let has = |name: &str| members.iter().any(|(key, _)| key.is(name));
+    let has_text = |list: &[u8]| elements(list).into_iter().all(|value| matches!(Kind::of(value), Kind::String | Kind::Null));
+    let are_texts =
+        members.iter().any(|(key, value)| (key.is("enum") && has_text(value)) || (key.is("const") && string(value).is_some()));
+    let has_enum = has("enum");
+    let adds_type = are_texts && !has("type");
+    is_changed |= adds_type;
+    let rewritten = Object::value(|object| {
+        if adds_type {
+            object.word("type", "string");
+        }
+        for (key, value) in members {
+            let kept = |is_null: &dyn Fn(&[u8]) -> bool| {
+                let all = elements(value);
+                let kept: Vec<_> = all.iter().copied().filter(|value| !is_null(value)).collect();
+                (kept.len() < all.len()).then_some(kept)
+            };
+            if key.is("type")
+                && let Some([only]) = kept(&|kind| kind == br#""null""#).as_deref()
+            {
+                is_changed = true;
+                object.copy(key, only);
+            } else if key.is("enum")
+                && let Some(choices) = kept(&|choice| choice == b"null")
+            {
+                is_changed = true;
+                object.array("enum", choices, push_json);
+            } else if key.is("const") && !has_enum && string(value).is_some() {
+                is_changed = true;
+                object.array("enum", [value], push_json);
+            } else {
+                object.copy(key, value);
+            }
+        }
+    });
+    is_changed.then_some(rewritten)
 }
 
 /// Checks that the protocol defines every `format` in a schema of ours that passed [`check`]. In a schema of a peer, an unknown format is
@@ -212,4 +321,55 @@ fn choices(schema: &[u8]) -> Result<Option<Choices<'_>>, String> {
 
 fn text_member<'a>(object: &'a [u8], name: &str) -> Option<alloc::borrow::Cow<'a, str>> {
     member(object, name).and_then(string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        Json::parse(String::from(text)).unwrap()
+    }
+
+    /// Seen in the field: forms that pydantic writes for an optional field, a field whose default is `None`, and a choice; and serializers
+    /// that write `null` for each keyword that a schema does not have.
+    #[test]
+    fn a_form_as_serializers_of_types_write_it_is_read_as_what_it_means() {
+        for (property, expected) in [
+            (
+                r#"{"anyOf":[{"type":"string","minLength":2},{"type":"null"}],"default":null,"title":"Name"}"#,
+                r#"{"title":"Name","type":"string","minLength":2}"#,
+            ),
+            (
+                r#"{"title":"Outer","oneOf":[{"type":"null"},{"title":"Inner","type":"integer"}],"default":3}"#,
+                r#"{"title":"Outer","default":3,"type":"integer"}"#,
+            ),
+            (r#"{"type":["number","null"]}"#, r#"{"type":"number"}"#),
+            (r#"{"enum":["a","b"]}"#, r#"{"type":"string","enum":["a","b"]}"#),
+            (r#"{"anyOf":[{"enum":["a",null]},{"type":"null"}]}"#, r#"{"type":"string","enum":["a"]}"#),
+            (r#"{"const":"a","type":"string"}"#, r#"{"enum":["a"],"type":"string"}"#),
+            (r#"{"type":"string","title":null,"minLength":null,"format":null,"default":null,"enum":null}"#, r#"{"type":"string"}"#),
+        ] {
+            let schema = |property| json(&alloc::format!(r#"{{"type":"object","properties":{{"x":{property}}}}}"#));
+            for kinds in [FieldKinds::Plain, FieldKinds::Rich] {
+                assert_eq!(read(schema(property), kinds), Ok(schema(expected)), "{property}");
+                assert_eq!(read(schema(expected), kinds), Ok(schema(expected)), "already as the protocol writes it");
+            }
+        }
+        let nulls = json(r#"{"type":"object","title":null,"required":null,"properties":{}}"#);
+        assert_eq!(read(nulls, FieldKinds::Plain).unwrap().as_str(), r#"{"type":"object","properties":{}}"#);
+        for foreign in [r#"{"anyOf":[{"type":"string"},{"type":"integer"}]}"#, r#"{"enum":[1,2]}"#, r#"{"type":"null"}"#] {
+            let schema = json(&alloc::format!(r#"{{"type":"object","properties":{{"x":{foreign}}}}}"#));
+            assert!(read(schema, FieldKinds::Rich).is_err(), "{foreign} means no field of a form");
+        }
+    }
+
+    /// Seen in the field: a client that answers an optional field with `null`.
+    #[test]
+    fn an_answer_of_null_counts_as_no_answer() {
+        assert_eq!(without_nulls(json(r#"{"a":null,"b":[null],"c":null}"#)).as_str(), r#"{"b":[null]}"#);
+        let schema = json(r#"{"type":"object","required":["b"],"properties":{"a":{"type":"integer"},"b":{"type":"string"}}}"#);
+        assert_eq!(check_content(&schema, &without_nulls(json(r#"{"a":null,"b":"x"}"#))), Ok(()));
+        assert_eq!(check_content(&schema, &without_nulls(json(r#"{"b":null}"#))), Err(String::from("b is missing")));
+    }
 }

@@ -30,7 +30,7 @@ use crate::error::{RpcError, Violation};
 use crate::json::write::text_size;
 use crate::json::{Json, Text};
 use crate::limits::Limits;
-use crate::wire::{FrameBuffer, WireId, WrittenFrame};
+use crate::wire::{FrameBuffer, Tolerated, WireId, WrittenFrame};
 
 pub use blocks::Blocks;
 pub use caller::Caller;
@@ -167,10 +167,10 @@ impl Dialect {
 
     /// Reads a frame. `recent` is the caller of an earlier request. If the frame is a request of the same caller, the text that names the
     /// caller is not read again. Without `recent` the message is the same.
-    pub(crate) fn read(self, frame: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
+    pub(crate) fn read(self, frame: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>, tolerated: &Tolerated) -> Message {
         match self {
-            Self::Mcp(protocol) => protocol.read(frame, local, recent),
-            Self::Tesseron(protocol) => protocol.read(frame, local),
+            Self::Mcp(protocol) => protocol.read(frame, local, recent, tolerated),
+            Self::Tesseron(protocol) => protocol.read(frame, local, tolerated),
         }
     }
 

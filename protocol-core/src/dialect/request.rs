@@ -570,6 +570,10 @@ pub(crate) fn read_filter(params: &[u8], limit: usize) -> Result<SubscriptionFil
     let mut filter = SubscriptionFilter::default();
     let mut wrong = None;
     read::for_each_member(wanted, |name, value| {
+        if value == b"null" {
+            // Counts as absent.
+            return;
+        }
         let flag = match name {
             "toolsListChanged" => &mut filter.tools,
             "promptsListChanged" => &mut filter.prompts,
@@ -618,7 +622,8 @@ pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> 
     if let Some(given) = object(params, "context").and_then(|context| object(&context, "arguments")) {
         read::for_each_member(&given, |name, value| match read::string(value) {
             Some(value) => drop(context.insert(String::from(name), value.into_owned())),
-            None => is_valid = false,
+            // `null` counts as absent.
+            None => is_valid &= value == b"null",
         });
     }
     if !is_valid {

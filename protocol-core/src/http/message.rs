@@ -11,7 +11,7 @@ use crate::json::read::{Kind, Members, integer, member, string};
 use crate::json::scan::IndexedObject;
 use crate::json::write::{Object, push_json, write_integer};
 use crate::json::{Frame, Json, Text};
-use crate::wire::{self, Element, Envelope, Malformed, WireId};
+use crate::wire::{self, Element, Envelope, Malformed, Tolerated, WireId};
 
 /// The key of the protocol version in `_meta`. Every request without a handshake has this member.
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -86,7 +86,9 @@ impl Request {
         let name = key_of_name(&method).and_then(|key| text(value(key)));
         let (mut version, mut capabilities) = (None, None);
         for (key, value) in value("_meta").and_then(Members::of).into_iter().flatten() {
-            if key.is(META_VERSION) {
+            if value == b"null" {
+                // Counts as absent.
+            } else if key.is(META_VERSION) {
                 version = Some(value);
             } else if key.is(META_CAPABILITIES) {
                 capabilities = Some(value);
@@ -186,6 +188,7 @@ pub(super) fn read(body: &Bytes, batch: usize) -> Body {
     wire::read(
         body,
         options(Some(batch)),
+        &Tolerated::default(),
         |element| message(element, frame),
         |all: Vec<Body>| {
             let is_answered =
@@ -277,7 +280,7 @@ pub(super) fn outgoing(frame: &Bytes) -> Outgoing {
         },
         Err(_) => Outgoing::Unknown,
     };
-    wire::read(frame, options(None), one, |_| Outgoing::Unknown)
+    wire::read(frame, options(None), &Tolerated::default(), one, |_| Outgoing::Unknown)
 }
 
 /// A frame of a server, and the requests of the client that it ends.
@@ -304,7 +307,9 @@ pub(super) fn incoming(frame: &Bytes) -> Incoming {
         Err(_) => Incoming::Malformed,
     };
     let number = |one: Incoming| if let Incoming::Response(number) = one { number } else { None };
-    wire::read(frame, options(Some(MAX_BATCH)), one, |all| Incoming::Batch(all.into_iter().filter_map(number).collect()))
+    wire::read(frame, options(Some(MAX_BATCH)), &Tolerated::default(), one, |all| {
+        Incoming::Batch(all.into_iter().filter_map(number).collect())
+    })
 }
 
 /// Writes the error of a response as the error response to the request with this number. `None` if the response has no error.

@@ -132,6 +132,24 @@ impl Json {
         self.text_of(self.as_bytes())
     }
 
+    /// Like [`as_text`](Self::as_text), with U+FFFD for each unpaired surrogate.
+    #[must_use]
+    pub fn as_text_lossy(&self) -> Option<Text> {
+        Frame::new(&self.0).text_lossy(self.as_bytes())
+    }
+
+    /// This value with U+FFFD for each unpaired surrogate in its strings and keys. `None` if there is none, so that nothing has to be mended.
+    #[must_use]
+    pub fn mended(&self) -> Option<Self> {
+        read::mend(self.as_bytes()).map(Self::written)
+    }
+
+    /// The member `name`, unless it is `null`, which counts as absent.
+    #[must_use]
+    pub fn given(&self, name: &str) -> Option<Self> {
+        read::given(self.as_bytes(), name).map(|value| self.part(value))
+    }
+
     /// The member `name`, if this is an object that has it; the last one if it is repeated.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
@@ -168,6 +186,11 @@ impl Json {
     /// The text of the JSON string `value`, which must be a slice of this text.
     pub(crate) fn text_of(&self, value: &[u8]) -> Option<Text> {
         Frame::new(&self.0).text(value)
+    }
+
+    /// Like [`text_of`](Self::text_of), with U+FFFD for each unpaired surrogate.
+    pub(crate) fn lossy_text_of(&self, value: &[u8]) -> Option<Text> {
+        Frame::new(&self.0).text_lossy(value)
     }
 
     /// Returns the part at `span`, which must be a value, without taking another reference to the bytes.
@@ -317,6 +340,14 @@ impl<'a> Frame<'a> {
             Cow::Borrowed(plain) => Some(Text(self.slice(plain))),
             Cow::Owned(text) => Some(Text(text.into())),
         }
+    }
+
+    /// Like [`text`](Self::text), with U+FFFD for each unpaired surrogate.
+    pub(crate) fn text_lossy(self, value: &[u8]) -> Option<Text> {
+        self.text(value).or_else(|| match read::string_bytes(&read::mend(value)?)? {
+            Cow::Borrowed(text) => Some(Text(Bytes::copy_from_slice(text))),
+            Cow::Owned(text) => Some(Text(text.into())),
+        })
     }
 
     fn slice(self, part: &[u8]) -> Bytes {

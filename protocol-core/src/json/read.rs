@@ -294,6 +294,41 @@ pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
+/// Like [`string`], with U+FFFD for each unpaired surrogate.
+pub fn string_lossy(value: &[u8]) -> Option<Cow<'_, str>> {
+    string(value).or_else(|| string(&mend(value)?).map(|text| Cow::Owned(text.into_owned())))
+}
+
+/// `json` with U+FFFD instead of each unpaired surrogate in its strings and keys. `None` if there is none.
+pub fn mend(json: &[u8]) -> Option<Vec<u8>> {
+    let mut mended: Option<Vec<u8>> = None;
+    let mut at = 0;
+    // Backslashes occur only in strings.
+    while let Some(found) = json.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
+        let escape = at.wrapping_add(found);
+        let length = match json.get(escape..).unwrap_or_default() {
+            [b'\\', b'u', digits @ ..] => escaped_letter(digits).map(|(_, length)| length),
+            _ => Some(2),
+        };
+        if length.is_none() {
+            /// As long as the digits of an escape, so that the length stays the same.
+            const REPLACEMENT: &[u8] = b"fffd";
+            let digits = escape.wrapping_add(2);
+            let mended = mended.get_or_insert_with(|| json.to_vec());
+            if let Some(digits) = mended.get_mut(digits..digits.wrapping_add(REPLACEMENT.len())) {
+                digits.copy_from_slice(REPLACEMENT);
+            }
+        }
+        at = escape.wrapping_add(length.unwrap_or(6));
+    }
+    mended
+}
+
+/// The member `name` of the object `text`, unless it is `null`, which counts as absent. `None` if `text` is not an object.
+pub fn given<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    member(text, name).filter(|value| *value != b"null")
+}
+
 /// Returns `true` for a JSON string that is Unicode text: no surrogate in it is unpaired.
 #[must_use]
 pub fn is_unicode(value: &[u8]) -> bool {
@@ -421,6 +456,21 @@ mod tests {
     use super::super::scan::Cursor;
     use super::*;
     use alloc::string::ToString;
+
+    /// Seen in the field: servers that cut text between the two halves of a surrogate pair.
+    #[test]
+    fn half_of_a_surrogate_pair_is_mended_in_keys_and_values_and_nothing_else_changes() {
+        let mended = |json: &str| mend(json.as_bytes()).map(|mended| String::from_utf8(mended).unwrap());
+        for (json, expected) in [
+            (r#"{"a":"cut \ud83d"}"#, r#"{"a":"cut \ufffd"}"#),
+            (r#"{"\uDC00":["\ud83d\u0041","\ud83d\ud83d\ude00"]}"#, r#"{"\ufffd":["\ufffd\u0041","\ufffd\ud83d\ude00"]}"#),
+        ] {
+            assert_eq!(mended(json).as_deref(), Some(expected));
+        }
+        for whole in ["1", r#"{"a":"\ud83d\ude00","b":"\\ud83d","c":"\n\\\"\u0000"}"#] {
+            assert_eq!(mended(whole), None, "{whole}");
+        }
+    }
 
     #[test]
     fn members_elements_and_strings_of_a_scanned_text_are_read() {

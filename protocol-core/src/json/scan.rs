@@ -603,6 +603,24 @@ impl<'a> IndexedObject<'a> {
         }
     }
 
+    /// The number of members that are `null`, without those in `except`.
+    #[inline]
+    pub(crate) fn nulls(&self, except: &[&str]) -> u64 {
+        let mut nulls = 0_u64;
+        // Only `null` begins with `n`.
+        self.for_each(|name, value| {
+            if value.first() == Some(&b'n') && !except.iter().any(|except| except.as_bytes() == name) {
+                nulls = nulls.wrapping_add(1);
+            }
+        });
+        nulls
+    }
+
+    /// The member `name`, unless it is `null`, which counts as absent.
+    pub(crate) fn given(&self, name: &str) -> Option<&'a [u8]> {
+        self.member(name).filter(|value| *value != b"null")
+    }
+
     /// The member `name`; the last one if it is repeated.
     pub(crate) fn member(&self, name: &str) -> Option<&'a [u8]> {
         match self.members.get(..self.count) {

@@ -71,7 +71,7 @@ impl PeerIds {
         let cannot_be_past = match (&id, self.highest) {
             (WireId::Int(number), Some(highest)) => *number > highest,
             (WireId::Int(_), None) => true,
-            (WireId::Null | WireId::Str(_), _) => false,
+            (WireId::Null | WireId::Large(_) | WireId::Str(_), _) => false,
         };
         if let WireId::Int(number) = id {
             self.highest = self.highest.max(Some(number));

@@ -23,7 +23,7 @@ use crate::dialect::{
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::shared::Arc;
-use crate::wire::{WireId, WrittenFrame};
+use crate::wire::{Tolerated, WireId, WrittenFrame};
 
 /// The receiver of a response within the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,9 @@ impl Session {
         if frame.len() > self.config.limits.frame_bytes {
             return self.refuse_frame();
         }
-        let message = self.rules.dialect.read(&frame, &self.config.local_end(), self.recent_caller.known());
+        let tolerated = Tolerated::default();
+        let message = self.rules.dialect.read(&frame, &self.config.local_end(), self.recent_caller.known(), &tolerated);
+        self.stats.tolerated = self.stats.tolerated.saturating_add(tolerated.get());
         self.handle_message(message, frame);
     }
 

@@ -20,6 +20,9 @@ pub struct Stats {
     pub progress_out_dropped: u64,
     /// Progress updates of the peer that were dropped.
     pub progress_in_dropped: u64,
+    /// Faults in frames of the peer that were read all the same, and are no violations: an optional member of a message, of its parameters or
+    /// of `_meta` that is `null` and so counts as absent, or an error object without a code or a message.
+    pub tolerated: u64,
     /// Frames of the peer about a call that had ended at this end.
     pub late_frames: u64,
     /// Log records of ours that were dropped because their lane was stopped, too much output was queued on it, or the record was too long.

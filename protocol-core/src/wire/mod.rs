@@ -4,8 +4,10 @@
 
 mod id;
 mod read;
+mod tolerated;
 mod write;
 
 pub use id::WireId;
 pub(crate) use read::{Body, Element, Envelope, Malformed, Options, read};
+pub(crate) use tolerated::Tolerated;
 pub(crate) use write::{FrameBuffer, QueuedFrame, WrittenFrame};

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::WireId;
+use super::{Tolerated, WireId};
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, integer, string, string_bytes};
+use crate::json::read::{Kind, integer, is_unicode, number, string, string_bytes};
 use crate::json::scan::{Cursor, IndexedObject, Members, ScanError, is_text};
-use crate::json::{Frame, read};
+use crate::json::{Frame, Text, read};
 
 /// The limits of a reader, and the rules in which protocols differ.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub(crate) enum Body<'a> {
     Error(RpcError),
     /// Neither a result nor an error. Only with [`Options::lenient`], where this is the result `null`.
     Missing,
-    /// Both a result and an error (unless [`Options::lenient`]), an `error` of the wrong shape, or a response without `"jsonrpc":"2.0"`.
+    /// Both a result and an error (unless [`Options::lenient`]), neither of them, or a response without `"jsonrpc":"2.0"`.
     Malformed,
 }
 
@@ -86,13 +86,20 @@ impl From<ScanError> for Malformed {
 /// message, then `all` with the results, and returns the result of `all`. If it is neither, or the batch is refused, calls `each` with the
 /// violation and returns the result; if the batch is too long, the results for its first messages are dropped. `each` and `all` are
 /// closures, so that a result is built in place and not moved.
-pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
+/// `tolerated` counts what is read although it breaks a rule.
+pub(crate) fn read<T>(
+    frame: &Bytes,
+    options: Options,
+    tolerated: &Tolerated,
+    mut each: impl FnMut(Element<'_>) -> T,
+    all: impl FnOnce(Vec<T>) -> T,
+) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);
     let element = match cursor.peek() {
         _ if !is_text(frame) => Err(ScanError::Syntax.into()),
-        Some(b'{') => found.read_to_end(cursor).and_then(|()| found.envelope(Frame::new(frame), options)),
-        Some(b'[') => match batch(cursor, Frame::new(frame), options, &mut each) {
+        Some(b'{') => found.read_to_end(cursor, tolerated).and_then(|()| found.envelope(Frame::new(frame), options, tolerated)),
+        Some(b'[') => match batch(cursor, Frame::new(frame), options, tolerated, &mut each) {
             Ok(messages) => return all(messages),
             Err(malformed) => Err(malformed),
         },
@@ -105,6 +112,7 @@ fn batch<T>(
     mut cursor: Cursor<'_>,
     frame: Frame<'_>,
     options: Options,
+    tolerated: &Tolerated,
     each: &mut impl FnMut(Element<'_>) -> T,
 ) -> Result<Vec<T>, Malformed> {
     // The whole text is checked first: a truncated batch is not JSON, and none of its messages is handled.
@@ -119,8 +127,8 @@ fn batch<T>(
         }
         if cursor.peek() == Some(b'{') {
             let mut found = Found::default();
-            cursor = found.read(cursor)?;
-            all.push(each(found.envelope(frame, options)));
+            cursor = found.read(cursor, tolerated)?;
+            all.push(each(found.envelope(frame, options, tolerated)));
         } else {
             cursor.value()?;
             all.push(each(Err(Malformed::invalid(None))));
@@ -142,6 +150,8 @@ struct Found<'a> {
     id: Option<&'a [u8]>,
     /// The method. The inner option is `None` if the method is not a JSON string, or has an invalid escape.
     method: Option<Option<Cow<'a, [u8]>>>,
+    /// `true` if the method is `null`.
+    has_null_method: bool,
     params: Option<IndexedObject<'a>>,
     result: Option<&'a [u8]>,
     error: Option<&'a [u8]>,
@@ -150,12 +160,12 @@ struct Found<'a> {
 
 impl<'a> Found<'a> {
     /// Finds the members of the object at `cursor`, after which only white space may follow.
-    fn read_to_end(&mut self, cursor: Cursor<'a>) -> Result<(), Malformed> {
-        Ok(self.read(cursor)?.end()?)
+    fn read_to_end(&mut self, cursor: Cursor<'a>, tolerated: &Tolerated) -> Result<(), Malformed> {
+        Ok(self.read(cursor, tolerated)?.end()?)
     }
 
     /// Finds the members of the object at `cursor`, and returns the cursor after it.
-    fn read(&mut self, cursor: Cursor<'a>) -> Result<Cursor<'a>, Malformed> {
+    fn read(&mut self, cursor: Cursor<'a>, tolerated: &Tolerated) -> Result<Cursor<'a>, Malformed> {
         let mut members = match Members::starting_with(cursor, USUAL_START) {
             Some(mut members) => {
                 self.jsonrpc = Some(VERSION_2);
@@ -168,7 +178,11 @@ impl<'a> Found<'a> {
                 } else if members.take_exact(r#","method":"#) {
                     self.method = Some(match members.take_unescaped() {
                         Some(plain) => Some(Cow::Borrowed(plain)),
-                        None => string_bytes(members.value()?),
+                        None => {
+                            let method = members.value()?;
+                            self.has_null_method = method == b"null";
+                            string_bytes(method)
+                        }
                     });
                     if members.take_exact(r#","params":"#) {
                         members.index(self.params.insert(IndexedObject::default()))?;
@@ -183,7 +197,9 @@ impl<'a> Found<'a> {
                 "jsonrpc" => &mut self.jsonrpc,
                 "id" => &mut self.id,
                 "method" => {
-                    self.repeated |= self.method.replace(string_bytes(members.value()?)).is_some();
+                    let method = members.value()?;
+                    self.has_null_method = method == b"null";
+                    self.repeated |= self.method.replace(string_bytes(method)).is_some();
                     continue;
                 }
                 "params" => {
@@ -200,10 +216,38 @@ impl<'a> Found<'a> {
             };
             self.repeated |= slot.replace(members.value()?).is_some();
         }
+        if !self.repeated {
+            self.drop_nulls(tolerated);
+        }
         Ok(members.rest())
     }
 
-    fn envelope(&'a self, frame: Frame<'a>, options: Options) -> Element<'a> {
+    /// Treats members whose value is `null` as absent, as serializers that write every member mean it: each member but the version, the id
+    /// and the result of a response, which may be `null` on Tesseron. Beside an error, a result that is `null` is absent, too.
+    fn drop_nulls(&mut self, tolerated: &Tolerated) {
+        let is_null = |value: Option<&[u8]>| value == Some(b"null");
+        if self.params.as_ref().is_some_and(|params| params.text() == b"null") {
+            self.params = None;
+            tolerated.count();
+        }
+        // A message that has nothing but a method of `null` is no response.
+        if self.has_null_method && (self.result.is_some() || self.error.is_some()) {
+            self.method = None;
+            tolerated.count();
+        }
+        // An error that is `null` stays if there is nothing else: it is then the fault of the message.
+        if is_null(self.error) && (self.method.is_some() || self.result.is_some()) {
+            self.error = None;
+            tolerated.count();
+        }
+        if is_null(self.result) && (self.method.is_some() || self.error.is_some()) {
+            self.result = None;
+            tolerated.count();
+        }
+    }
+
+    /// Checks the members that were found.
+    fn envelope(&'a self, frame: Frame<'a>, options: Options, tolerated: &Tolerated) -> Element<'a> {
         let mut id = self.id.and_then(|id| WireId::read(id, options.id));
         let mut result = self.result;
         let is_version_2 = self.jsonrpc.is_some_and(|value| value == VERSION_2 || string(value).as_deref() == Some("2.0"));
@@ -229,7 +273,7 @@ impl<'a> Found<'a> {
         }
         match &self.method {
             Some(method) => self.request_or_notification(method.as_deref(), id, is_version_2),
-            None if result.is_some() || self.error.is_some() => self.response(id, result, is_version_2, frame),
+            None if result.is_some() || self.error.is_some() => self.response(id, result, is_version_2, frame, tolerated),
             None => Err(Malformed::invalid(id)),
         }
     }
@@ -255,7 +299,14 @@ impl<'a> Found<'a> {
     }
 
     /// Checks a message that has no method, but a result or an error.
-    fn response(&self, id: Option<WireId>, result: Option<&'a [u8]>, is_version_2: bool, frame: Frame<'_>) -> Element<'a> {
+    fn response(
+        &self,
+        id: Option<WireId>,
+        result: Option<&'a [u8]>,
+        is_version_2: bool,
+        frame: Frame<'_>,
+        tolerated: &Tolerated,
+    ) -> Element<'a> {
         let Some(id) = id else {
             let is_error_without_id = self.id.is_none_or(|value| value == b"null") && self.error.is_some();
             let violation = if is_error_without_id { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
@@ -263,24 +314,45 @@ impl<'a> Found<'a> {
         };
         let body = match (result, self.error) {
             (Some(result), None) if is_version_2 => Body::Result(result),
-            (None, Some(error)) if is_version_2 => error_object(error, frame).map_or(Body::Malformed, Body::Error),
+            (None, Some(error)) if is_version_2 && error != b"null" => Body::Error(error_object(error, frame, tolerated)),
             _ => Body::Malformed,
         };
         Ok(Envelope::Response { id, body })
     }
 }
 
-fn error_object(value: &[u8], frame: Frame<'_>) -> Option<RpcError> {
+/// The code of an error: a whole number, also if it is written with a fraction of zero or as text.
+fn error_code(value: &[u8]) -> Option<i64> {
+    if let Some(text) = string(value) {
+        return integer(text.as_bytes());
+    }
+    // A number below 9e15 fits into an `i64`, and is whole if the conversion to `i64` and back does not change it.
+    let whole = |number: &f64| number.abs() < 9e15 && *number as i64 as f64 == *number;
+    integer(value).or_else(|| number(value).filter(whole).map(|number| number as i64))
+}
+
+/// Reads an error with what can be read of it. A code that is missing or no whole number becomes [`RpcError::INTERNAL`], a message that is
+/// missing becomes a fixed one, and an error that is no object becomes the message.
+fn error_object(value: &[u8], frame: Frame<'_>, tolerated: &Tolerated) -> RpcError {
     let (mut code, mut message, mut data) = (None, None, None);
-    for (key, value) in read::Members::of(value)? {
-        match &*key.name() {
-            "code" => code = integer(value),
-            "message" => message = frame.text(value),
+    match read::Members::of(value) {
+        Some(members) => members.for_each(|(key, value)| match &*key.name() {
+            "code" => code = Some(value),
+            "message" => message = Some(value),
             "data" => data = Some(Box::new(frame.json(value))),
             _ => {}
-        }
+        }),
+        None => message = Some(value),
     }
-    Some(RpcError { code: code?, message: message?, data })
+    let given = (code.and_then(error_code), message.filter(|message| is_unicode(message)));
+    if let (None, _) | (_, None) = given {
+        tolerated.count();
+    }
+    let message = match message.filter(|message| *message != b"null") {
+        Some(message) => frame.text_lossy(message).unwrap_or_else(|| frame.json(message).into_text()),
+        None => Text::from_static("the error has no message"),
+    };
+    RpcError { code: given.0.unwrap_or(RpcError::INTERNAL), message, data }
 }
 
 #[cfg(test)]
@@ -298,7 +370,7 @@ mod tests {
     }
 
     fn shown_of(frame: &Bytes, options: Options) -> alloc::string::String {
-        read(frame, options, described, |all| all.join("; "))
+        read(frame, options, &Tolerated::default(), described, |all| all.join("; "))
     }
 
     fn described(element: Element<'_>) -> alloc::string::String {
@@ -370,7 +442,7 @@ mod tests {
         for frame in cases.map(|text| Bytes::from_static(text.as_bytes())).into_iter().chain([not_utf8]) {
             for batch in [None, Some(3)] {
                 let mut all = Vec::new();
-                read(&frame, Options { batch, ..OPTIONS }, |element| all.push(described(element)), |_| ());
+                read(&frame, Options { batch, ..OPTIONS }, &Tolerated::default(), |element| all.push(described(element)), |_| ());
                 assert_eq!(all, ["NotJson Some((None, -32700))"], "{frame:?}");
             }
         }
@@ -403,13 +475,18 @@ mod tests {
 
     #[test]
     fn a_request_whose_id_cannot_be_copied_into_a_reply_is_invalid_and_not_a_notification() {
-        for id in ["null", "1.0", "1.5", "true", "{}", "[]", "-0", "1e3", "9223372036854775808", r#""\ud800""#] {
+        for id in
+            ["null", "1.0", "1.5", "true", "{}", "[]", "-0", "1e3", "18446744073709551616", "-9223372036854775809", r#""\ud800""#]
+        {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
             assert_eq!(shown(&text), "InvalidEnvelope Some((None, -32600))", "{id}");
         }
         let long = alloc::format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"a"}}"#, "x".repeat(63));
         assert_eq!(shown(&long), "InvalidEnvelope Some((None, -32600))", "two quotes and 63 characters are over 64 bytes");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":-5,"method":"a"}"#), "request Int(-5) a None");
+        // Seen in the field: ids of 64 bits without a sign.
+        let largest = r#"{"jsonrpc":"2.0","id":18446744073709551615,"method":"a"}"#;
+        assert_eq!(shown(largest), "request Large(18446744073709551615) a None");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":"","method":"a"}"#), r#"request Str("") a None"#);
     }
 
@@ -423,7 +500,7 @@ mod tests {
 
     #[test]
     fn parameters_that_are_no_object_are_refused_with_the_id_of_the_request() {
-        for params in ["[]", "1", "null", "\"x\""] {
+        for params in ["[]", "1", "false", "\"x\""] {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{params}}}"#);
             assert_eq!(shown(&text), "InvalidParams Some((Some(Int(1)), -32602))", "{params}");
         }
@@ -431,14 +508,9 @@ mod tests {
 
     #[test]
     fn a_response_is_never_answered_however_malformed() {
-        for body in [
-            r#""result":{},"error":{"code":1,"message":""}"#,
-            r#""error":{}"#,
-            r#""error":{"code":1.5,"message":""}"#,
-            r#""error":{"code":1,"message":2}"#,
-            r#""error":null"#,
-            r#""error":[1,"a"]"#,
-        ] {
+        for body in
+            [r#""result":{},"error":{"code":1,"message":""}"#, r#""error":null"#, r#""error":null,"params":null,"method":null"#]
+        {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":1,{body}}}"#);
             assert_eq!(shown(&text), "response Int(1) Malformed", "{body}");
         }
@@ -447,6 +519,61 @@ mod tests {
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#), "InvalidEnvelope None");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","error":{"code":1,"message":""}}"#), "ErrorWithoutId None");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#), "ErrorWithoutId None");
+    }
+
+    /// Seen in the field: serializers that write every member of a message write `null` for those that it does not have.
+    #[test]
+    fn a_member_of_the_envelope_that_is_null_counts_as_absent_and_is_tolerated() {
+        for (text, expected, faults) in [
+            (r#""id":1,"method":"ping","params":null"#, "request Int(1) ping None", 1),
+            (r#""method":"a","params":null"#, "notification a None", 1),
+            (r#""id":1,"method":"a","params":null,"result":null,"error":null"#, "request Int(1) a None", 3),
+            (r#""id":1,"result":{},"error":null"#, r#"response Int(1) Result("{}")"#, 1),
+            (r#""error":null,"method":null,"params":null,"result":{},"id":1"#, r#"response Int(1) Result("{}")"#, 3),
+            (r#""id":1,"result":{"error":null}"#, r#"response Int(1) Result("{\"error\":null}")"#, 0),
+        ] {
+            let text = alloc::format!(r#"{{"jsonrpc":"2.0",{text}}}"#);
+            let tolerated = Tolerated::default();
+            for options in [OPTIONS, Options { lenient: true, ..OPTIONS }] {
+                let shown = read(&Bytes::from(text.clone()), options, &tolerated, described, |all| all.join("; "));
+                assert_eq!(shown, expected, "{text}");
+            }
+            assert_eq!(tolerated.get(), 2 * faults, "{text}");
+        }
+    }
+
+    /// Seen in the field: errors without a code or a message, with a code that is text or has a fraction, and errors that are only text.
+    #[test]
+    fn an_error_is_read_with_what_can_be_read_of_it() {
+        for (error, code, message, faults) in [
+            (r#"{"code":-1,"message":"no","extra":null}"#, -1, "no", 0),
+            (r#"{"code":-32601.0,"message":"no"}"#, -32601, "no", 0),
+            (r#"{"code":"-7","message":"no"}"#, -7, "no", 0),
+            (r#"{"message":"no"}"#, -32603, "no", 1),
+            (r#"{"code":null,"message":"no"}"#, -32603, "no", 1),
+            (r#"{"code":1.5,"message":"no"}"#, -32603, "no", 1),
+            (r#"{"code":1}"#, 1, "the error has no message", 1),
+            (r#"{"code":1,"message":null}"#, 1, "the error has no message", 1),
+            (r#"{"code":1,"message":{"text":"no"}}"#, 1, r#"{"text":"no"}"#, 1),
+            (r#"{"code":1,"message":"cut \ud83d"}"#, 1, "cut \u{fffd}", 1),
+            ("{}", -32603, "the error has no message", 1),
+            (r#""unauthorized""#, -32603, "unauthorized", 1),
+            ("[1]", -32603, "[1]", 1),
+        ] {
+            let text = alloc::format!(r#"{{"jsonrpc":"2.0","result":null,"id":1,"error":{error}}}"#);
+            for options in [OPTIONS, Options { lenient: true, ..OPTIONS }] {
+                let tolerated = Tolerated::default();
+                let check = |element: Element<'_>| match element {
+                    Ok(Envelope::Response { id: WireId::Int(1), body: Body::Error(read) }) => {
+                        assert_eq!((read.code, read.message.as_str(), read.data), (code, message, None), "{error}");
+                    }
+                    other => panic!("{error}: {other:?}"),
+                };
+                read(&Bytes::from(text.clone()), options, &tolerated, check, |_| ());
+                // The result beside the error is `null`.
+                assert_eq!(tolerated.get(), faults + 1, "{error}");
+            }
+        }
     }
 
     #[test]
@@ -464,7 +591,9 @@ mod tests {
         assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1}"#, lenient), "response Int(1) Missing");
         let both = r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":-1,"message":"no"}}"#;
         assert!(shown_with(both, lenient).starts_with("response Int(1) Error("));
-        assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1,"error":7}"#, lenient), "response Int(1) Malformed");
+        assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1,"error":null}"#, lenient), "response Int(1) Malformed");
+        let null = r#"{"jsonrpc":"2.0","id":1,"result":null,"error":null}"#;
+        assert_eq!(shown_with(null, lenient), "response Int(1) Result(\"null\")");
         for other in
             [r#"{"id":1,"method":"a"}"#, r#"{"jsonrpc":"1.0","id":1,"result":{}}"#, r#"{"jsonrpc":2.0,"id":1,"method":"a"}"#]
         {

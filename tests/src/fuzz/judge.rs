@@ -57,13 +57,14 @@ pub(super) fn depth(text: &str) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Id {
     Number(i64),
+    Large(u64),
     Text(String),
     /// `null`, which a request may have only on Tesseron. [`Self::read`] and [`Self::echoed`] do not return it.
     Null,
 }
 
 impl Id {
-    /// Reads an id. Returns `None` if it is neither an `i64` nor a string, or is longer than `Limits::id_bytes`.
+    /// Reads an id. Returns `None` if it is neither an `i64` or a `u64` nor a string, or is longer than `Limits::id_bytes`.
     pub(super) fn read(value: &RawValue) -> Option<Self> {
         if value.get().len() > 1024 { None } else { Self::echoed(value) }
     }
@@ -72,6 +73,7 @@ impl Id {
     /// escape in the request and a `\u` escape in the answer.
     pub(super) fn echoed(value: &RawValue) -> Option<Self> {
         let number = serde_json::from_str(value.get()).map(Self::Number);
+        let number = number.or_else(|_| serde_json::from_str(value.get()).map(Self::Large));
         number.or_else(|_| serde_json::from_str(value.get()).map(Self::Text)).ok()
     }
 }
@@ -126,7 +128,7 @@ pub(super) enum Body<'a> {
         data: Option<&'a str>,
     },
     Malformed,
-    /// An error object that `serde_json` cannot read.
+    /// An error that `serde_json` cannot read, or that lacks a member.
     Unknown,
 }
 
@@ -147,17 +149,22 @@ pub(super) fn classify(frame: &[u8]) -> FrameKind<'_> {
 
 /// Returns the kind of the object with these members.
 pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
-    let get = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
+    let written = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
+    // `null` counts as absent, but for a version and an id.
+    let get = |name: &str| written(name).filter(|value| value.get() != "null");
     let text = |value: &RawValue| serde_json::from_str::<String>(value.get()).ok();
     let is_object = |value: &RawValue| value.get().starts_with('{');
     let names = ["jsonrpc", "id", "method", "params", "result", "error"];
-    let (id, method, params) = (get("id"), get("method"), get("params"));
+    let (id, params) = (written("id"), get("params"));
+    // A message that has nothing but a method of `null` is no response.
+    let is_alone = written("result").is_none() && written("error").is_none();
+    let method = if is_alone { written("method") } else { get("method") };
     if names.iter().any(|name| members.iter().filter(|(key, _)| key == name).count() > 1) {
-        return Message::Repeated { is_request: method.is_some() && id.is_some() };
+        return Message::Repeated { is_request: written("method").is_some() && id.is_some() };
     }
     let proper_id = id.and_then(Id::read);
     let is_version_2 = get("jsonrpc").and_then(text).is_some_and(|version| version == "2.0");
-    let (result, error) = (get("result"), get("error"));
+    let (mut result, mut error) = (get("result"), get("error"));
     let is_response = result.is_some() || error.is_some();
     if let Some(method) = method {
         let method = text(method).filter(|_| is_version_2 && !is_response);
@@ -171,24 +178,24 @@ pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
         };
     }
     if !is_response {
+        // With nothing else, a result or an error that is `null` is the fault of a response.
+        (result, error) = (written("result"), written("error").filter(|_| written("result").is_none()));
+    }
+    if result.is_none() && error.is_none() {
         return Message::Invalid(proper_id);
     }
     let Some(id) = proper_id else { return Message::LostResponse };
     let body = match (result, error) {
         (Some(result), None) if is_version_2 && is_object(result) => Body::Result(result.get()),
-        (None, Some(error)) if is_version_2 => error_object(error.get()),
+        (None, Some(error)) if is_version_2 && error.get() != "null" => error_object(error.get()),
         _ => Body::Malformed,
     };
     Message::Response { id, body }
 }
 
+/// An error that has all of its members, as `serde_json` reads it. What a session makes of any other error is checked in its unit tests.
 fn error_object(text: &str) -> Body<'_> {
-    match members(text) {
-        Some(all) => read_error(&all).unwrap_or(Body::Malformed),
-        // The name of a member has half of a surrogate pair, which `serde_json` cannot read.
-        None if text.starts_with('{') => Body::Unknown,
-        None => Body::Malformed,
-    }
+    members(text).and_then(|all| read_error(&all)).unwrap_or(Body::Unknown)
 }
 
 fn read_error<'a>(all: &Members<'a>) -> Option<Body<'a>> {

@@ -324,7 +324,7 @@ fn json_that_is_no_message_is_answered_as_an_invalid_request() {
         r#"{"jsonrpc":"2.0","id":-0,"method":"ping"}"#,
         r#"{"jsonrpc":"2.0","id":[7],"method":"ping"}"#,
         r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
-        r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":18446744073709551616,"method":"ping"}"#,
         r#"{"jsonrpc":"2.0","id":"\ud800","method":"ping"}"#,
     ] {
         refused(frame.to_owned(), Violation::InvalidEnvelope, Some(&without_id(-32600, Violation::InvalidEnvelope)));
@@ -375,7 +375,7 @@ fn a_request_of_the_wrong_shape_is_answered_with_its_id() {
 #[test]
 fn parameters_that_are_not_an_object_are_invalid_for_every_method() {
     for method in ["ping", "initialize", "tools/call", "sampling/createMessage", "roots/list", "acme/what"] {
-        for params in wrong("{") {
+        for params in wrong("{n") {
             let answer = error(7, -32602, Violation::InvalidParams.as_str());
             refused(request(7, method, params), Violation::InvalidParams, Some(&answer));
         }
@@ -558,12 +558,13 @@ fn meta_or_a_progress_token_of_the_wrong_type_is_refused_for_every_method() {
     let client = |method| (Victim::clients().pop().unwrap(), method);
     let servers = CALLS.split(' ').chain(["initialize", "ping"]).map(server);
     for (mut victim, method) in servers.chain(INPUT_REQUESTS.split(' ').chain(["ping"]).map(client)) {
-        for meta in wrong("{") {
+        for meta in wrong("{n") {
             victim.end.frame(&request(7, method, &format!(r#"{{"_meta":{meta}}}"#)));
             assert_eq!(victim.end.sent(), [error(7, -32602, "_meta must be an object")], "{method} {meta}");
             assert_eq!(victim.end.events(), [Event::Violation(Violation::InvalidParams)]);
         }
-        for token in wrong("\"").filter(|value| !["1", "-1"].contains(value)).chain(["1.0", "\"\\ud800\"", "9223372036854775808"]) {
+        for token in wrong("\"n").filter(|value| !["1", "-1"].contains(value)).chain(["1.0", "\"\\ud800\"", "18446744073709551616"])
+        {
             victim.end.frame(&request(7, method, &format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#)));
             assert_eq!(victim.end.sent(), [error(7, -32602, "progressToken must be text or a whole number")], "{method} {token}");
             assert_eq!(victim.end.events(), [Event::Violation(Violation::InvalidParams)]);

@@ -20,6 +20,7 @@ mod inbound_input_requests;
 mod lanes;
 mod limits;
 mod logging;
+mod nulls;
 mod operations;
 mod outbound_input_requests;
 mod ping;

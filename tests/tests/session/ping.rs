@@ -31,7 +31,7 @@ fn phases() -> Vec<Scripted> {
 
 #[test]
 fn a_ping_is_answered_with_its_id_in_every_phase_of_both_ends() {
-    for id in ["7", "0", "-3", "9223372036854775807", "\"7\"", "\"\"", "\"a \\\"b\\\"\""] {
+    for id in ["7", "0", "-3", "9223372036854775807", "18446744073709551615", "\"7\"", "\"\"", "\"a \\\"b\\\"\""] {
         for params in ["", r#","params":{}"#, r#","params":{"_meta":{"progressToken":1}}"#, r#","params":{"extra":[1]}"#] {
             for mut end in phases() {
                 end.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"{params}}}"#));
@@ -46,7 +46,6 @@ fn a_ping_is_answered_with_its_id_in_every_phase_of_both_ends() {
 fn a_ping_with_invalid_parameters_is_refused() {
     for (params, why) in [
         ("[]", "parameters of the wrong shape"),
-        ("null", "parameters of the wrong shape"),
         (r#"{"_meta":[]}"#, "_meta must be an object"),
         (r#"{"_meta":{"progressToken":1.5}}"#, "progressToken must be text or a whole number"),
     ] {

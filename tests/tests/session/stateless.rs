@@ -480,8 +480,8 @@ fn a_member_of_meta_of_the_wrong_type_is_refused_or_ignored_and_the_next_request
     let named = [
         ("protocolVersion", "\"", "_meta must name the protocol version, as text"),
         ("clientCapabilities", "{", "_meta must hold the capabilities of the client, as an object"),
-        ("clientInfo", "", "clientInfo must be an object with a name and a version"),
-        ("logLevel", "", "logLevel must be one of the eight log levels"),
+        ("clientInfo", "n", "clientInfo must be an object with a name and a version"),
+        ("logLevel", "n", "logLevel must be one of the eight log levels"),
     ];
     for (name, right, why) in named {
         refusals.extend(wrong(right).map(|value| (format!("{PREFIX}{name}"), value.to_owned(), why)));
@@ -491,7 +491,7 @@ fn a_member_of_meta_of_the_wrong_type_is_refused_or_ignored_and_the_next_request
         let infos = wrong("\"").map(|value| format!(r#"{{"{field}":{value},"{other}":"x"}}"#));
         refusals.extend(infos.map(|info| (format!("{PREFIX}clientInfo"), info, named[2].2)));
     }
-    let tokens = wrong("\"").filter(|value| !["1", "-1"].contains(value));
+    let tokens = wrong("\"n").filter(|value| !["1", "-1"].contains(value));
     refusals.extend(tokens.map(|token| ("progressToken".into(), token.into(), "progressToken must be text or a whole number")));
     let request_with = |id: u64, name: &str, value: &str| {
         let members = [

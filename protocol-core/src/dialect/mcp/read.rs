@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 
 use bytes::Bytes;
 
@@ -16,13 +16,13 @@ use crate::dialect::{
     ResultFit, Sampled, excerpt, ignored_message, lists,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, Members, elements, for_each_member, integer, member, number, string};
+use crate::json::read::{Key, Kind, Members, elements, for_each_member, integer, member, number, string, string_lossy};
 use crate::json::scan::{IndexedObject, RepeatedMember};
 use crate::json::{Frame, Json, Text};
-use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
+use crate::wire::{self, Body, Element, Envelope, Malformed, Tolerated, WireId};
 
 impl Mcp {
-    pub(crate) fn read(self, bytes: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
+    pub(crate) fn read(self, bytes: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>, tolerated: &Tolerated) -> Message {
         let LocalEnd { limits, .. } = local;
         let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(limits.batch);
         let options = wire::Options { depth: limits.json_depth, id: limits.id_bytes, batch, lenient: false };
@@ -30,7 +30,8 @@ impl Mcp {
         wire::read(
             bytes,
             options,
-            |element| self.message(element, frame, local, recent),
+            tolerated,
+            |element| self.message(element, frame, local, recent, tolerated),
             |mut all| {
                 for message in &mut all {
                     // A batch must not contain the handshake request (2025-03-26, Lifecycle, "Initialization").
@@ -44,10 +45,25 @@ impl Mcp {
         )
     }
 
-    fn message(self, element: Element<'_>, frame: Frame<'_>, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
+    fn message(
+        self,
+        element: Element<'_>,
+        frame: Frame<'_>,
+        local: &LocalEnd<'_>,
+        recent: Option<&KnownCaller>,
+        tolerated: &Tolerated,
+    ) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame, local, recent),
-            Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame, local),
+            Ok(Envelope::Request { id, method, params }) => {
+                tolerated.count_nulls(params, &[]);
+                let meta = params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local, recent, tolerated));
+                self.request(id, method, params, meta, frame, local)
+            }
+            Ok(Envelope::Notification { method, params }) => {
+                // The data of a log record may be any JSON.
+                tolerated.count_nulls(params, &["data"]);
+                self.notification(method, params, frame, local)
+            }
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     // Every result of MCP is an object (schema, "Result").
@@ -72,16 +88,16 @@ impl Mcp {
         id: WireId,
         method: &[u8],
         params: Option<&IndexedObject<'_>>,
+        meta: Result<Meta<'_>, (Violation, &'static str)>,
         frame: Frame<'_>,
         local: &LocalEnd<'_>,
-        recent: Option<&KnownCaller>,
     ) -> Message {
         // Without a handshake, a server sends no requests, and a client no responses (2026-07-28, Basic, "Requests").
         if self.is_stateless_client() {
             return Message::Reject { violation: Some(Violation::WrongDirection), answer: None };
         }
         let own = local.capabilities;
-        let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local, recent)) {
+        let meta = match meta {
             Ok(meta) => meta,
             Err((violation, why)) => {
                 let code =
@@ -148,7 +164,7 @@ impl Mcp {
             return Err(undeclared(unknown_method(b"elicitation/create")));
         }
         let not_offered = |mode| undeclared(RpcError::invalid_params(alloc::format!("elicitation by {mode} was not declared")));
-        let mode = params.member("mode").map_or_else(|| Some(String::from("form")), |mode| json_string(&mode));
+        let mode = params.given("mode").map_or_else(|| Some(String::from("form")), |mode| json_string(&mode));
         match mode.as_deref() {
             Some("form") if by_form => read_form(params, self.field_kinds()).map_err(wrong_params),
             Some("url") if by_url && self.is_stateless() => {
@@ -180,7 +196,7 @@ impl Mcp {
         let sender = match method {
             "notifications/cancelled" => {
                 let id = params.member("requestId").and_then(|id| WireId::read(id, max));
-                let reason = params.member("reason").and_then(|reason| frame.text(reason));
+                let reason = params.member("reason").and_then(|reason| frame.text_lossy(reason));
                 return id.map_or_else(wrong, |id| Message::Cancel { id, reason });
             }
             "notifications/initialized" | "notifications/roots/list_changed" => Side::Client,
@@ -243,7 +259,7 @@ impl Mcp {
             protocol: Text::from_static(revision.as_str()),
             capabilities: read_capabilities(&declared),
             declared,
-            instructions: text("instructions").map(Text::from),
+            instructions: result.member("instructions").and_then(|text| text.as_text_lossy()),
             credentials: None,
         })
     }
@@ -260,7 +276,7 @@ impl Mcp {
         const CONTENT: &[u8] = br#"{"content":"#;
         let text = result.as_bytes();
         let may_be_task = op == Op::CallTool && text.len() <= TASK && !text.starts_with(CONTENT);
-        let is_task = may_be_task && result.member("task").is_some() && result.member("content").is_none();
+        let is_task = may_be_task && result.given("task").is_some() && result.given("content").is_none();
         if is_task { ResultFit::Wrong } else { ResultFit::Fits }
     }
 
@@ -278,8 +294,9 @@ impl Mcp {
                 Consent::Accept => {
                     // Some clients send no content for a form without fields.
                     let nothing = || form.is_confirmation().then(Json::empty_object);
-                    let content = result.member("content").or_else(nothing).filter(Json::is_object);
+                    let content = result.given("content").or_else(nothing).filter(Json::is_object);
                     let content = content.ok_or_else(|| Text::from_static("`content` is missing or no object"))?;
+                    let content = form::without_nulls(content);
                     form::check_content(&form.schema, &content)?;
                     Elicited::Accept(content)
                 }
@@ -394,9 +411,10 @@ impl<'a> Meta<'a> {
         params: &IndexedObject<'a>,
         local: &LocalEnd<'_>,
         recent: Option<&'a KnownCaller>,
+        tolerated: &Tolerated,
     ) -> Result<Self, (Violation, &'static str)> {
         let text = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta is repeated"))?;
-        let Some(text) = text else { return Ok(Self::default()) };
+        let Some(text) = text.filter(|text| *text != b"null") else { return Ok(Self::default()) };
         let mut members = Members::of(text).ok_or((Violation::InvalidParams, "_meta must be an object"))?;
         let mut read = Self { text, ..Self::default() };
         let mut wrong = None;
@@ -409,7 +427,9 @@ impl<'a> Meta<'a> {
             }
             let start = members.offset();
             let Some((key, value)) = members.next() else { break };
-            if key.is("progressToken") {
+            if value == b"null" && Self::reads(key) {
+                tolerated.count();
+            } else if key.is("progressToken") {
                 read.token = WireId::read(value, local.limits.id_bytes);
                 if read.token.is_none() {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
@@ -425,9 +445,16 @@ impl<'a> Meta<'a> {
         }
         // Without `recent`, all members are read one by one, so that the last of repeated ones counts.
         if read.caller.may_be_repeated() {
-            return Self::read(params, local, None);
+            return Self::read(params, local, None, tolerated);
         }
         wrong.map_or(Ok(read), Err)
+    }
+
+    /// Returns `true` for the key of a member that the session reads.
+    #[cold]
+    fn reads(key: Key<'_>) -> bool {
+        ["progressToken", meta::DEPTH, meta::PARENT].into_iter().any(|name| key.is(name))
+            || stateless_client::names_caller(&key.name())
     }
 
     /// All of `_meta`, if it has members that the session does not read.
@@ -449,11 +476,11 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, max: usize) -> Me
             progress.total = number(value);
             is_valid &= progress.total.is_some();
         } else if name == b"message" && value != b"null" {
-            progress.message = frame.text(value);
+            progress.message = frame.text_lossy(value);
             is_valid &= progress.message.is_some();
         } else if name == b"_meta" {
             for_each_member(value, |name, value| match name {
-                meta::DATA => progress.data = Some(frame.json(value)),
+                meta::DATA if value != b"null" => progress.data = Some(frame.json(value)),
                 meta::PARTIAL if Kind::of(value) == Kind::Object => partial = Some(frame.json(value).into()),
                 _ => {}
             });
@@ -467,7 +494,7 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, max: usize) -> Me
 
 fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     let level = Level::from_name(&string(params.member("level")?)?)?;
-    let logger = params.member("logger").and_then(|logger| frame.text(logger));
+    let logger = params.member("logger").and_then(|logger| frame.text_lossy(logger));
     Some(LogRecord { level, logger, data: frame.json(params.member("data")?) })
 }
 
@@ -476,14 +503,14 @@ fn json_string(json: &Json) -> Option<String> {
 }
 
 pub(super) fn read_identity(object: &[u8]) -> Option<Identity> {
-    let text = |name: &str| member(object, name).and_then(string).map(Cow::into_owned);
+    let text = |name: &str| member(object, name).and_then(string_lossy).map(Cow::into_owned);
     Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
 }
 
 /// Reads the capabilities of a client or a server. A capability is declared if its member is an object.
 pub(super) fn read_capabilities(declared: &Json) -> Capabilities {
     let object = |name: &str| declared.member(name).filter(Json::is_object);
-    let part = |of: &Option<Json>, name: &str| of.as_ref().and_then(|of| of.member(name));
+    let part = |of: &Option<Json>, name: &str| of.as_ref().and_then(|of| of.given(name));
     let is_true = |value: Option<Json>| value.is_some_and(|value| value.as_str() == "true");
     let (sampling, elicitation, roots) = (object("sampling"), object("elicitation"), object("roots"));
     let (tools, prompts, resources) = (object("tools"), object("prompts"), object("resources"));
@@ -510,10 +537,9 @@ pub(super) fn read_capabilities(declared: &Json) -> Capabilities {
 }
 
 fn read_form(params: &Json, fields: FieldKinds) -> Result<Ask, String> {
-    let message = params.member("message").as_ref().and_then(json_string).ok_or("message must be text")?;
+    let message = params.member("message").and_then(|message| message.as_text_lossy()).ok_or("message must be text")?.to_string();
     let schema = params.member("requestedSchema").ok_or("requestedSchema is missing")?;
-    form::check(&schema, fields)?;
-    Ok(Ask::Elicit(Elicit { message, schema }))
+    Ok(Ask::Elicit(Elicit { message, schema: form::read(schema, fields)? }))
 }
 
 /// Returns `true` for an array of objects, each with the URI of a file ("Roots", section "Data Types").

@@ -10,7 +10,7 @@ use crate::dialect::outgoing::{Outgoing, Parts};
 use crate::dialect::round::RoundInput;
 use crate::dialect::{Answer, Capabilities, Elicited, InputRound, LocalEnd, Op, Retry, Stamp};
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, for_each_member, integer, member, string};
+use crate::json::read::{Kind, for_each_member, given, integer, member, string};
 use crate::json::scan::IndexedObject;
 use crate::json::write::{Object, push_json, text_size};
 use crate::json::{Frame, Json, Text};
@@ -29,11 +29,11 @@ pub(super) const fn has_rounds(op: Op) -> bool {
 
 /// Reads the members of a retry; `None` if there are none. The error names the member with the wrong type.
 pub(super) fn read_retry(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Option<Box<Retry>>, Text> {
-    let state = match params.member("requestState") {
+    let state = match params.given("requestState") {
         None => None,
         Some(state) => Some(frame.text(state).ok_or_else(|| Text::from_static("`requestState` must be a string"))?),
     };
-    let answers = match params.member("inputResponses") {
+    let answers = match params.given("inputResponses") {
         None => None,
         Some(answers) if Kind::of(answers) == Kind::Object => Some(frame.json(answers)),
         Some(_) => return Err(Text::from_static("`inputResponses` must be an object")),
@@ -104,10 +104,10 @@ impl Mcp {
     /// declare the capability for one of the input requests.
     pub(crate) fn read_round(self, result: &Json, own: &Capabilities) -> Result<InputRound, Violation> {
         let mut round = InputRound::new();
-        if let Some(state) = result.member("requestState") {
+        if let Some(state) = result.given("requestState") {
             round.state = Some(state.as_text().ok_or(Violation::InvalidResponse)?);
         }
-        if let Some(inputs) = result.member("inputRequests") {
+        if let Some(inputs) = result.given("inputRequests") {
             if !inputs.is_object() {
                 return Err(Violation::InvalidResponse);
             }
@@ -126,12 +126,12 @@ impl Mcp {
 
     fn read_round_input(self, name: &str, input: &[u8], inputs: &Json, own: &Capabilities) -> Result<RoundInput, Violation> {
         let method = member(input, "method").and_then(string).ok_or(Violation::InvalidResponse)?;
-        let params = match member(input, "params") {
+        let params = match given(input, "params") {
             None => Json::empty_object(),
             Some(params) if Kind::of(params) == Kind::Object => inputs.part(params),
             Some(_) => return Err(Violation::InvalidResponse),
         };
-        let depth = params.member("_meta").and_then(|meta| meta.member(super::meta::DEPTH));
+        let depth = params.member("_meta").and_then(|meta| meta.given(super::meta::DEPTH));
         // A value that is not a depth counts as the maximum, as in `Meta::read`.
         let depth = depth.map_or(0, |depth| integer(depth.as_bytes()).unwrap_or(u8::MAX));
         let ask = self.read_ask(&method, params, own);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::Revision;
 use crate::dialect::{Ask, Sample};
 use crate::json::Json;
-use crate::json::read::{Kind, elements, integer, member, number, string};
+use crate::json::read::{Kind, elements, given, integer, member, number, string, string_lossy};
 
 /// Checks the parameters of a sampling request, ours or the peer's. `tools` is `true` if the client declared sampling with tools.
 pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<(), String> {
@@ -17,13 +17,13 @@ pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<()
     if integer::<u64>(max).is_none_or(|max| max == 0) {
         return Err(String::from("maxTokens must be a positive whole number"));
     }
-    if (member(text, "tools").is_some() || member(text, "toolChoice").is_some()) && !tools {
+    if (given(text, "tools").is_some() || given(text, "toolChoice").is_some()) && !tools {
         return Err(String::from("tools in sampling were not declared"));
     }
-    if let Some(preferences) = member(text, "modelPreferences") {
+    if let Some(preferences) = given(text, "modelPreferences") {
         for name in ["costPriority", "speedPriority", "intelligencePriority"] {
             let is_valid =
-                member(preferences, name).is_none_or(|value| number(value).is_some_and(|value| (0.0..=1.0).contains(&value)));
+                given(preferences, name).is_none_or(|value| number(value).is_some_and(|value| (0.0..=1.0).contains(&value)));
             if !is_valid {
                 return Err(alloc::format!("{name} must lie between 0 and 1"));
             }
@@ -95,7 +95,7 @@ pub(super) fn read(params: Json) -> Ask {
 /// The text of the content of an answer, which is one block or an array of blocks. `None` if the content is malformed.
 pub(super) fn answer_text(content: &[u8]) -> Option<String> {
     let is_block = |block: &[u8]| match member(block, "type").and_then(string).as_deref() {
-        Some("text") => member(block, "text").and_then(string).is_some(),
+        Some("text") => member(block, "text").and_then(string_lossy).is_some(),
         kind => kind.is_some(),
     };
     let is_valid = match Kind::of(content) {
@@ -112,6 +112,6 @@ fn content_text(content: &[u8]) -> String {
         return elements(content).into_iter().map(content_text).collect::<Vec<_>>().join("\n");
     }
     let is_text = member(content, "type").and_then(string).as_deref() == Some("text");
-    let text = if is_text { member(content, "text").and_then(string) } else { None };
+    let text = if is_text { member(content, "text").and_then(string_lossy) } else { None };
     text.unwrap_or_else(|| String::from_utf8_lossy(content)).into_owned()
 }

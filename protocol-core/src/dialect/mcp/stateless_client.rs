@@ -89,7 +89,7 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
         protocol: Text::from_static(REVISION.as_str()),
         capabilities: read_capabilities(&declared),
         declared,
-        instructions: result.member("instructions").and_then(|text| string(text.as_bytes()).map(|text| Text::from(&*text))),
+        instructions: result.member("instructions").and_then(|text| text.as_text_lossy()),
         credentials: None,
     }))
 }
@@ -154,7 +154,7 @@ impl Mcp {
         if result.as_bytes().starts_with(COMPLETE) {
             return ResultFit::Fits;
         }
-        let Some(kind) = result.member("resultType") else { return ResultFit::Fits };
+        let Some(kind) = result.given("resultType") else { return ResultFit::Fits };
         match string(kind.as_bytes()).as_deref() {
             Some("complete") => ResultFit::Fits,
             Some("input_required") if op.is_some_and(has_rounds) => ResultFit::AsksForInput,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, member, string};
 use crate::json::write::Object;
-use crate::wire::{self, Body, Element, Envelope, FrameBuffer, Malformed, WireId};
+use crate::wire::{self, Body, Element, Envelope, FrameBuffer, Malformed, Tolerated, WireId};
 
 const METHOD: &str = "tesseron/bind";
 
@@ -73,7 +73,7 @@ pub fn read_bind(frame: &Bytes) -> BindRequest {
         }
         _ => other(),
     };
-    wire::read(frame, OPTIONS, each, |_| other())
+    wire::read(frame, OPTIONS, &Tolerated::default(), each, |_| other())
 }
 
 fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
@@ -91,7 +91,7 @@ pub fn read_bind_reply(frame: &Bytes) -> BindReply {
         },
         _ => BindReply::Other,
     };
-    wire::read(frame, OPTIONS, each, |_| BindReply::Other)
+    wire::read(frame, OPTIONS, &Tolerated::default(), each, |_| BindReply::Other)
 }
 
 /// Writes the bind request, the first frame of a gateway.

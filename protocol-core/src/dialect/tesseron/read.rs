@@ -18,22 +18,26 @@ use crate::dialect::{
     ignored_message, lists,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, for_each_key, integer, member, number, string};
+use crate::json::read::{Kind, for_each_key, integer, member, number, string, string_lossy};
 use crate::json::scan::IndexedObject;
 use crate::json::write::Object;
 use crate::json::{Frame, Json, Payload, Text};
-use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
+use crate::wire::{self, Body, Element, Envelope, Malformed, Tolerated, WireId};
 
 impl Tesseron {
-    pub(crate) fn read(self, bytes: &Bytes, local: &LocalEnd<'_>) -> Message {
+    pub(crate) fn read(self, bytes: &Bytes, local: &LocalEnd<'_>, tolerated: &Tolerated) -> Message {
         let LocalEnd { limits, .. } = local;
         let options = wire::Options { depth: limits.json_depth, id: limits.id_bytes, batch: None, lenient: true };
         let frame = Frame::new(bytes);
         // Tesseron has no batches (`batch: None`), so `Message::Batch` is never made.
-        wire::read(bytes, options, |element| self.message(element, frame, local), Message::Batch)
+        wire::read(bytes, options, tolerated, |element| self.message(element, frame, local, tolerated), Message::Batch)
     }
 
-    fn message(self, element: Element<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+    fn message(self, element: Element<'_>, frame: Frame<'_>, local: &LocalEnd<'_>, tolerated: &Tolerated) -> Message {
+        if let Ok(Envelope::Request { params, .. } | Envelope::Notification { params, .. }) = &element {
+            // The input of an action and the value of a resource may be any JSON.
+            tolerated.count_nulls(*params, &["input", "value"]);
+        }
         match element {
             Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame, local),
             Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame, local),
@@ -173,8 +177,8 @@ impl Tesseron {
             Ask::Elicit(form) => Answer::Elicit(match read_action(result).as_deref() {
                 Some("accept") => {
                     let nothing = || form.is_confirmation().then(Json::empty_object);
-                    let value = result.member("value").or_else(nothing).filter(Json::is_object);
-                    let value = value.ok_or_else(|| Text::from_static("`value` is missing or no object"))?;
+                    let value = result.given("value").or_else(nothing).filter(Json::is_object);
+                    let value = form::without_nulls(value.ok_or_else(|| Text::from_static("`value` is missing or no object"))?);
                     form::check_content(&form.schema, &value)?;
                     Elicited::Accept(value)
                 }
@@ -402,7 +406,7 @@ fn read_agent(agent: &[u8]) -> Option<Identity> {
 
 fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message> {
     let identity = params.member("agent").and_then(read_agent)?;
-    let capabilities = match params.member("agentCapabilities") {
+    let capabilities = match params.given("agentCapabilities") {
         Some(declared) if Kind::of(declared) == Kind::Object => Some((agent_capabilities(declared), frame.json(declared))),
         Some(_) => return None,
         None => None,
@@ -426,9 +430,9 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, max: usize) -> Me
             progress.total = progress.value.map(|_| 100.0);
             is_valid &= progress.value.is_some();
         } else if name == b"message" && value != b"null" {
-            progress.message = frame.text(value);
+            progress.message = frame.text_lossy(value);
             is_valid &= progress.message.is_some();
-        } else if name == b"data" {
+        } else if name == b"data" && value != b"null" {
             progress.data = Some(frame.json(value));
         }
     });
@@ -465,7 +469,7 @@ fn read_update(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Notice> {
 }
 
 fn read_sample(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
-    let prompt = params.member("prompt").and_then(string).ok_or("prompt must be text")?;
+    let prompt = params.member("prompt").and_then(string_lossy).ok_or("prompt must be text")?;
     let max_tokens = read_tokens(params.member("maxTokens"))?;
     let schema = params.member("schema").filter(|schema| *schema != b"null").map(|schema| frame.json(schema));
     let params = Some(frame.json(params.text()));
@@ -493,7 +497,7 @@ fn read_tokens(max: Option<&[u8]>) -> Result<Option<u64>, String> {
 /// Reads a form (page "Elicitation"). A form that MCP forbids is refused, although Tesseron allows it, since the gateway passes forms on to
 /// an agent over MCP.
 fn read_form(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
-    let message = params.member("question").and_then(string).ok_or("question must be text")?.into_owned();
+    let message = params.member("question").and_then(string_lossy).ok_or("question must be text")?.into_owned();
     let schema = params.member("schema").map(|schema| frame.json(schema)).ok_or("schema is missing")?;
     form::check(&schema, FieldKinds::Plain)?;
     Ok(Ask::Elicit(Elicit { message, schema }))

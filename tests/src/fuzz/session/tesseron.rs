@@ -79,7 +79,10 @@ impl Invocations {
         let id = match &frame["id"] {
             Value::Null => Id::Null,
             Value::String(name) => Id::Text(name.clone()),
-            number => Id::Number(number.as_i64().expect("ids of ours are those of the peer")),
+            number => match number.as_i64() {
+                Some(number) => Id::Number(number),
+                None => Id::Large(number.as_u64().expect("ids of ours are those of the peer")),
+            },
         };
         let request = self.owed.get_mut(&id).and_then(VecDeque::pop_front);
         if let Some(invocation) = request.flatten().map(|index| &mut self.all[index]) {
