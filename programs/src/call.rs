@@ -15,13 +15,12 @@ use std::time::Duration;
 use adapter_io::{Error, Exit};
 use endpoint::{Call, CallError, CallOutcome, Client, Peer};
 use protocol_core::http::{HttpFailure, HttpFault, HttpReason};
-use protocol_core::json::Text;
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Close, CloseReason, Config, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, RpcError, SendError, TimeoutKind,
+    Close, CloseReason, Config, Content, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, PromptInfo, PromptResult,
+    RpcError, SendError, Text, TimeoutKind, ToolInfo, ToolResult,
 };
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::addresses::described;
 use super::answers::Answers;
@@ -412,32 +411,72 @@ impl Calling {
         F: FnMut() -> C,
         C: Future<Output = ()>,
     {
-        let offered = async {
-            let tools = or_empty(peer.list_tools().await.map(|tools| tools.iter().map(|tool| tool.json().clone()).collect()))?;
-            let prompts = if peer.info().is_some_and(|peer| peer.capabilities.prompts) {
-                or_empty(peer.list_prompts().await.map(|prompts| prompts.iter().map(|prompt| prompt.json().clone()).collect()))?
-            } else {
-                vec![]
+        let (mut tools, mut prompts) = (Ok(Vec::new()), Ok(Vec::new()));
+        let listed = {
+            let listing = async {
+                tools = or_empty(peer.list_tools().await);
+                if peer.info().is_some_and(|peer| peer.capabilities.prompts) {
+                    prompts = or_empty(peer.list_prompts().await);
+                }
             };
-            Ok((tools, prompts))
+            // The request for each page has the time limits of a call, and all pages together have the limit `max_total`.
+            let max_total = self.config.timeouts.call.max_total;
+            let mut listing = pin!(listing);
+            let mut limit = pin!(start_thread(move || max_total.map_or_else(forever, thread::sleep)));
+            let bounded = poll_fn(|task| match listing.as_mut().poll(task) {
+                Poll::Ready(()) => Poll::Ready(Ok(())),
+                Poll::Pending => limit.as_mut().poll(task).map(|_| Err(CallError::Ended(Outcome::TimedOut(TimeoutKind::MaxTotal)))),
+            });
+            interrupts.or(bounded).await
         };
-        // The request for each page has the time limits of a call, and all pages together have the limit `max_total`.
-        let max_total = self.config.timeouts.call.max_total;
-        let mut offered = pin!(offered);
-        let mut limit = pin!(start_thread(move || max_total.map_or_else(forever, thread::sleep)));
-        let offered = poll_fn(|task| match offered.as_mut().poll(task) {
-            Poll::Ready(offered) => Poll::Ready(offered),
-            Poll::Pending => limit.as_mut().poll(task).map(|_| Err(CallError::Ended(Outcome::TimedOut(TimeoutKind::MaxTotal)))),
-        });
-        match interrupts.or(offered).await {
-            None => cancelled(),
-            Some(Err(error)) => self.failed(error),
-            Some(Ok((tools, prompts))) => {
-                print(&table(&tools, &prompts));
-                Verdict::Exit(status::OK)
+        // Whatever was listed is shown, even if something else was not.
+        self.display.end();
+        let is_whole = matches!(listed, Some(Ok(()))) && tools.is_ok();
+        let (tools, tools_failed) = tools.map_or_else(|error| (Vec::new(), Some(error)), |tools| (tools, None));
+        let (prompts, prompts_failed) = prompts.map_or_else(|error| (Vec::new(), Some(error)), |prompts| (prompts, None));
+        let status = print(&table(&tools, &prompts));
+        match (tools.is_empty(), prompts.is_empty()) {
+            (true, true) if is_whole && prompts_failed.is_none() => {
+                say(format_args!("call: the server offers no tools and no prompts"))
+            }
+            (true, _) if is_whole => say(format_args!("call: the server offers no tools")),
+            _ => {}
+        }
+        let faults_of = |name: &str, faults: Vec<&str>| (!faults.is_empty()).then(|| format!("{} of {name}", faults.join(", ")));
+        let of_tools = tools.iter().filter_map(|tool| faults_of(&tool.name, tool.faults()));
+        let mut faults: Vec<_> = of_tools.chain(prompts.iter().filter_map(|one| faults_of(&one.name, one.faults()))).collect();
+        match peer.counters().entries_dropped {
+            0 => {}
+            dropped => faults.push(format!("{dropped} without a name, left out")),
+        }
+        say_mended("the list", &faults);
+        let Some(listed) = listed else { return cancelled() };
+        let failures = [("tools", tools_failed), ("prompts", prompts_failed), ("rest", listed.err())];
+        let mut verdict = None;
+        for (what, error) in failures.into_iter().filter_map(|(what, error)| Some((what, error?))) {
+            say(format_args!("call: the list of {what} failed"));
+            match self.failed(error) {
+                lost @ Verdict::Lost { .. } => return lost,
+                failed => verdict = verdict.or(Some(failed)),
             }
         }
+        verdict.unwrap_or(Verdict::Exit(status))
     }
+}
+
+/// Says on stderr, in one line, which parts of an answer were not as they should be, and were read nevertheless.
+fn say_mended(what: &str, faults: &[impl AsRef<str>]) {
+    /// The maximum number of faults that are named.
+    const MAX_SHOWN: usize = 8;
+    if faults.is_empty() {
+        return;
+    }
+    let named: Vec<_> = faults.iter().take(MAX_SHOWN).map(AsRef::as_ref).collect();
+    let more = match faults.len() - named.len() {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    say(format_args!("{}", one_line(&format!("call: {what} has faults, and was mended: {}{more}", named.join("; ")))));
 }
 
 fn cancelled() -> Verdict {
@@ -452,7 +491,7 @@ fn explained(error: &RpcError) -> String {
         supported: Vec<String>,
         requested: Option<String>,
     }
-    let Some(data) = &error.data else { return error.to_string() };
+    let Some(data) = error.data.as_ref().filter(|data| data.as_str() != "null") else { return error.to_string() };
     if !error.required_urls().is_empty() {
         return format!("{error}: open what follows, then call again");
     }
@@ -493,7 +532,7 @@ fn outcome(error: CallError) -> Result<Outcome, CallError> {
 }
 
 /// Replaces the error about a list that the server does not support by an empty list.
-fn or_empty(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
+fn or_empty<T>(list: Result<Vec<T>, CallError>) -> Result<Vec<T>, CallError> {
     list.or_else(|error| match outcome(error)? {
         Outcome::Invalid(Invalid::Unsupported) => Ok(Vec::new()),
         outcome => Err(CallError::Ended(outcome)),
@@ -510,26 +549,18 @@ fn last_progress(last: Option<&Progress>) -> String {
 
 /// One line for each tool and prompt: the name, then the first line of the description, or of the title if there is no description, in
 /// columns.
-fn table(tools: &[Json], prompts: &[Json]) -> String {
-    #[derive(Deserialize)]
-    struct Entry {
-        name: String,
-        #[serde(default)]
-        title: Option<String>,
-        #[serde(default)]
-        description: Option<String>,
-    }
-    let read = |entry: &Json| entry.decode::<Entry>().ok();
-    let tools: Vec<_> = tools.iter().filter_map(read).collect();
-    let prompts: Vec<_> = prompts.iter().filter_map(read).collect();
-    let width = tools.iter().chain(&prompts).map(|entry| one_line(&entry.name).chars().count()).max().unwrap_or_default();
-    let line = |entry: &Entry, kind: &str| {
-        let summary = entry.description.as_deref().or(entry.title.as_deref()).unwrap_or_default();
+fn table(tools: &[ToolInfo], prompts: &[PromptInfo]) -> String {
+    let tools = tools.iter().map(|tool| (&tool.name, "", tool.description.as_ref().or(tool.title.as_ref())));
+    let prompts = prompts.iter().map(|one| (&one.name, "prompt: ", one.description.as_ref().or(one.title.as_ref())));
+    let entries: Vec<_> = tools.chain(prompts).collect();
+    let width = entries.iter().map(|(name, ..)| one_line(name).chars().count()).max().unwrap_or_default();
+    let line = |(name, kind, summary): &(&Text, &str, Option<&Text>)| {
+        let summary = summary.map(|summary| summary.as_str()).unwrap_or_default();
         let summary = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        let line = format!("{:width$}  {kind}{}", one_line(&entry.name), one_line(summary));
+        let line = format!("{:width$}  {kind}{}", one_line(name), one_line(summary));
         line.trim_end().to_owned() + "\n"
     };
-    tools.iter().map(|tool| line(tool, "")).chain(prompts.iter().map(|prompt| line(prompt, "prompt: "))).collect()
+    entries.iter().map(line).collect()
 }
 
 /// Shows a result, and records whether everything could be saved.
@@ -548,30 +579,34 @@ impl Shown {
         if self.failed && status == status::OK { status::TOOL_ERROR } else { status }
     }
 
-    /// A block of content as text. A block without text is described; with `--save` its data is saved, too.
-    fn block(&mut self, block: &Value) -> String {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match block["type"].as_str() {
-            Some("text") => text(&block["text"]),
-            Some("resource") if block["resource"]["text"].is_string() => text(&block["resource"]["text"]),
-            Some("resource") => {
-                let resource = &block["resource"];
-                self.saved(format!("[resource {}]", text(&resource["uri"])), "blob", &resource["blob"], &resource["mimeType"])
-            }
-            Some("resource_link") => format!("[resource {}]", text(&block["uri"])),
-            Some(kind @ ("image" | "audio")) => {
-                self.saved(format!("[{kind} {}]", text(&block["mimeType"])), kind, &block["data"], &block["mimeType"])
-            }
-            Some(kind) => format!("[{kind} {}]", text(&block["mimeType"])),
-            None => block.to_string(),
+    /// A block of content as text. A block without text is described; with `--save` its data is saved, too. A block that cannot be read is
+    /// shown as JSON.
+    fn block(&mut self, block: &Content) -> String {
+        if let Some(text) = block.as_text() {
+            return text.to_string();
+        }
+        let block = Json::from(block.clone());
+        let given = |of: &Json, name: &str| of.member(name).and_then(|value| value.as_text_lossy()).map(|text| text.to_string());
+        let text = |of: &Json, name: &str| given(of, name).unwrap_or_default();
+        let resource = block.member("resource").unwrap_or_default();
+        match given(&block, "type").as_deref() {
+            Some("resource") => match given(&resource, "text") {
+                Some(text) => text,
+                None => self.saved(format!("[resource {}]", text(&resource, "uri")), "blob", &resource, "blob"),
+            },
+            Some("resource_link") => format!("[resource {}]", text(&block, "uri")),
+            Some(kind @ ("image" | "audio")) => self.saved(format!("[{kind} {}]", text(&block, "mimeType")), kind, &block, "data"),
+            Some("text") | None => block.to_string(),
+            Some(kind) => format!("[{kind} {}]", text(&block, "mimeType")),
         }
     }
 
-    /// Saves `data` if `--save` is set, and appends the path to `name`.
-    fn saved(&mut self, name: String, kind: &str, data: &Value, mime_type: &Value) -> String {
+    /// Saves the member `data` of `block` if `--save` is set, and appends the path to `name`.
+    fn saved(&mut self, name: String, kind: &str, block: &Json, data: &str) -> String {
         let Some(folder) = &mut self.folder else { return name };
-        let data = data.as_str().ok_or_else(|| "it has no data".to_owned());
-        match data.and_then(|data| folder.save(kind, data, mime_type.as_str().unwrap_or_default())) {
+        let text = |name: &str| block.member(name).and_then(|value| value.as_text());
+        let data = text(data).ok_or_else(|| "it has no data".to_owned());
+        match data.and_then(|data| folder.save(kind, &data, text("mimeType").as_deref().unwrap_or_default())) {
             Ok(path) => format!("{name} saved as {}", path.display()),
             Err(why) => {
                 self.failed = true;
@@ -585,22 +620,19 @@ impl Shown {
 /// Prints the content of a tool's result, and its structured content if no block is text; to stderr if the tool failed. Returns the exit
 /// status.
 fn show_result(result: &Json, shown: &mut Shown) -> u8 {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ToolResult {
-        #[serde(default)]
-        content: Vec<Value>,
-        #[serde(default)]
-        is_error: bool,
-    }
-    let Ok(ToolResult { content, is_error }) = result.decode() else { return print(&format!("{result}\n")) };
-    let has_text = content.iter().any(|block| block["type"] == "text");
-    let mut text: String = content.iter().map(|block| shown.block(block) + "\n").collect();
-    if !has_text && let Some(structured) = result.member("structuredContent") {
-        text.push_str(structured.as_str());
+    let Some(read) = ToolResult::read(result) else {
+        say_mended("the result", &["no `content`"]);
+        return print(&format!("{result}\n"));
+    };
+    say_mended("the result", &read.faults());
+    let mut text: String = read.content.iter().map(|block| shown.block(block) + "\n").collect();
+    if !read.content.iter().any(|block| block.as_text().is_some())
+        && let Some(structured) = result.given("structuredContent")
+    {
+        text.push_str(structured.mended().as_ref().unwrap_or(&structured).as_str());
         text.push('\n');
     }
-    if !is_error {
+    if !read.is_error {
         return print(&text);
     }
     let text = if text.trim().is_empty() { "the tool failed without a message\n" } else { &text };
@@ -610,23 +642,16 @@ fn show_result(result: &Json, shown: &mut Shown) -> u8 {
 
 /// Prints the description of a prompt, then its messages; if there are several, each with its role. Returns the exit status.
 fn show_prompt(result: &Json, shown: &mut Shown) -> u8 {
-    #[derive(Deserialize)]
-    struct PromptResult {
-        #[serde(default)]
-        description: Option<String>,
-        messages: Vec<Message>,
-    }
-    #[derive(Deserialize)]
-    struct Message {
-        role: String,
-        content: Value,
-    }
-    let Ok(PromptResult { description, messages }) = result.decode() else { return print(&format!("{result}\n")) };
-    let mut parts: Vec<String> = description.into_iter().collect();
-    let several = messages.len() > 1;
-    parts.extend(messages.iter().map(|message| {
-        let text = shown.block(&message.content);
-        if several { format!("{}: {text}", message.role) } else { text }
+    let Some(read) = PromptResult::read(result) else {
+        say_mended("the result", &["no list of messages"]);
+        return print(&format!("{result}\n"));
+    };
+    say_mended("the result", &read.faults());
+    let mut parts: Vec<String> = read.description.iter().map(ToString::to_string).collect();
+    let several = read.messages.len() > 1;
+    parts.extend(read.messages.iter().map(|message| {
+        let text = message.content.iter().map(|block| shown.block(block)).collect::<Vec<_>>().join("\n");
+        if several && !message.role.is_empty() { format!("{}: {text}", message.role) } else { text }
     }));
     print(&(parts.join("\n\n") + "\n"))
 }
@@ -657,22 +682,27 @@ mod tests {
     #[test]
     fn a_list_is_printed_in_aligned_columns() {
         let tools = [
-            json(r#"{"name":"a","description":"\n First line.\nSecond line."}"#),
-            json(r#"{"name":"longer","title":"A title"}"#),
-            json(r#"{"name":"mute"}"#),
-        ];
-        let prompts = [json(r#"{"name":"p","description":"Says it."}"#)];
+            r#"{"name":"a","description":"\n First line.\nSecond line."}"#,
+            r#"{"name":"longer","title":"A title"}"#,
+            r#"{"name":"mute"}"#,
+        ]
+        .map(|tool| ToolInfo::read(json(tool)).unwrap());
+        let prompts = [PromptInfo::read(json(r#"{"name":"p","description":"Says it."}"#)).unwrap()];
         assert_eq!(table(&tools, &prompts), "a       First line.\nlonger  A title\nmute\np       prompt: Says it.\n");
     }
 
     #[test]
     fn blocks_without_text_are_described() {
-        let text = |block: &str| Shown::new(None).block(&serde_json::from_str(block).unwrap());
+        let text = |block: &str| Shown::new(None).block(&Content::Raw(json(block)));
         assert_eq!(text(r#"{"type":"text","text":"a\nb"}"#), "a\nb");
         assert_eq!(text(r#"{"type":"image","data":"AAAA","mimeType":"image/png"}"#), "[image image/png]");
         assert_eq!(text(r#"{"type":"resource_link","uri":"file:///a"}"#), "[resource file:///a]");
         assert_eq!(text(r#"{"type":"resource","resource":{"uri":"file:///a","text":"inside"}}"#), "inside");
         assert_eq!(text(r#"{"type":"resource","resource":{"uri":"file:///a","blob":"AAAA"}}"#), "[resource file:///a]");
+        // Blocks that some servers send, and that are no blocks of the protocol.
+        assert_eq!(text(r#""plain""#), "plain");
+        assert_eq!(text(r#"{"type":"text","text":{"a":1}}"#), r#"{"type":"text","text":{"a":1}}"#);
+        assert_eq!(text(r#"{"text":"a"}"#), r#"{"text":"a"}"#);
     }
 
     #[test]
@@ -687,6 +717,7 @@ mod tests {
         assert_eq!(with(-32022, "[1]"), "unsupported (-32022): [1]");
         assert_eq!(with(-1, both), format!("unsupported (-1): {both}"));
         assert_eq!(explained(&RpcError::fixed(-1, "no")), "no (-1)");
+        assert_eq!(with(-1, "null"), "unsupported (-1)");
         let required = RpcError::url_elicitation_required(&[OpenUrl::new("a", "https://a/").with_id("1")]);
         let why = "an address must be opened first (-32042): open what follows, then call again";
         assert_eq!(explained(&required), why);

@@ -197,7 +197,7 @@ pub(super) fn line(progress: &Progress) -> String {
 
 /// A log record in one line: `[level] logger: text`.
 fn log_line(record: &LogRecord) -> String {
-    let text = record.data.decode::<String>().unwrap_or_else(|_| record.data.to_string());
+    let text = record.data.as_text_lossy().map_or_else(|| record.data.to_string(), |text| text.to_string());
     let logger = record.logger.as_ref().map(|logger| format!("{logger}: ")).unwrap_or_default();
     one_line(&format!("[{}] {logger}{text}", record.level))
 }

@@ -85,8 +85,8 @@ pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, ProgressPoli
 pub use dialect::{
     Answer, Ask, Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Consent, Content, Elicit, Elicited,
     Identity, InputRound, Level, LogRecord, NoDefault, NotFound, Notice, Op, OpenUrl, Page, PeerInfo, Progress, PromptArgument,
-    PromptInfo, Protocol, Reply, Request, ResourceInfo, ResourceTemplateInfo, Retry, Sample, Sampled, SessionCredentials,
-    SubscriptionFilter, ToolInfo, ToolOutput, ToolResult, mcp, tesseron,
+    PromptInfo, PromptResult, PromptResultMessage, Protocol, Reply, Request, ResourceInfo, ResourceTemplateInfo, Retry, Sample,
+    Sampled, SessionCredentials, SubscriptionFilter, ToolInfo, ToolOutput, ToolResult, mcp, tesseron,
 };
 pub use error::{RpcError, Violation};
 pub use json::{Json, JsonError, Text};

@@ -275,7 +275,8 @@ impl Peer {
         self.shared.with_state(|state| state.counters)
     }
 
-    /// Lists all tools of the peer, from all pages of its list. Entries without a name are left out.
+    /// Lists all tools of the peer, from all pages of its list. Entries without a name are left out and counted
+    /// ([`Counters::entries_dropped`]).
     ///
     /// # Cancel safety
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
@@ -286,7 +287,8 @@ impl Peer {
         self.list(Invoke::list_tools, ToolInfo::read).await
     }
 
-    /// Lists all prompts of the peer, from all pages of its list. Entries without a name are left out.
+    /// Lists all prompts of the peer, from all pages of its list. Entries without a name are left out and counted
+    /// ([`Counters::entries_dropped`]).
     ///
     /// # Cancel safety
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
@@ -297,7 +299,8 @@ impl Peer {
         self.list(Invoke::list_prompts, PromptInfo::read).await
     }
 
-    /// Lists all resources of the peer, from all pages of its list. Entries without a URI are left out.
+    /// Lists all resources of the peer, from all pages of its list. Entries without a URI are left out and counted
+    /// ([`Counters::entries_dropped`]).
     ///
     /// # Cancel safety
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
@@ -308,7 +311,8 @@ impl Peer {
         self.list(Invoke::list_resources, ResourceInfo::read).await
     }
 
-    /// Lists all resource templates of the peer, from all pages of its list. Entries without a template are left out.
+    /// Lists all resource templates of the peer, from all pages of its list. Entries without a template are left out and
+    /// counted ([`Counters::entries_dropped`]).
     ///
     /// # Cancel safety
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
@@ -413,7 +417,13 @@ impl Peer {
             let op = call.op();
             let result = self.call(call)?.await.result()?;
             let page = Page::read(op, &result).map_err(|why| CallError::Unreadable(why.to_string()))?;
+            let (before, entries) = (items.len(), page.items.len());
             items.extend(page.items.into_iter().filter_map(read));
+            let dropped = entries.saturating_sub(items.len().saturating_sub(before));
+            self.shared.with_state(|state| {
+                let counter = &mut state.counters.entries_dropped;
+                *counter = counter.saturating_add(u64::try_from(dropped).unwrap_or(u64::MAX));
+            });
             cursor = page.next;
             if cursor.is_none() {
                 return Ok(items);

@@ -65,7 +65,7 @@ impl CallOutcome {
     pub fn tool_as<T: DeserializeOwned + JsonSchema + 'static>(self) -> Result<T, CallError> {
         // If there is structured content, the text is not read: it repeats that content, and may be long.
         if let Outcome::Result(result) = &self.outcome
-            && result.member("isError").is_none_or(|failed| failed.as_str() != "true")
+            && result.given("isError").is_none_or(|failed| failed.as_str() == "false")
             && let Some(structured) = result.member("structuredContent").filter(Json::is_object)
         {
             return Ok(Output::of::<T>().read_structured(&structured)?);

@@ -98,6 +98,8 @@ pub struct Counters {
     pub values_refused: u64,
     /// Progress updates of the peer that were merged into a newer one because too many were unread.
     pub progress_merged: u64,
+    /// Entries of lists of the peer that were left out, since they have no name or URI.
+    pub entries_dropped: u64,
     /// Panics of handlers, also of those of notifications ([`crate::Service::notification`]), and of the methods of a [`crate::Client`].
     pub panics: u64,
     /// Handlers that were abandoned because they were still running after their grace, or when the endpoint was dropped.

@@ -917,6 +917,61 @@ pub(super) fn answer(result: &str) -> String {
     format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":'$id',{result}}}'")
 }
 
+/// A shell script that is a server with a handshake, with tools and prompts, whose lists are these members of a response.
+fn listing(tools: &str, prompts: &str) -> String {
+    format!(
+        r#"read -r hello
+        echo '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}},"prompts":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}'
+        read -r initialized; read -r list
+        printf '%s\n' '{{"jsonrpc":"2.0","id":2,{tools}}}'; read -r list
+        printf '%s\n' '{{"jsonrpc":"2.0","id":3,{prompts}}}'
+        cat > /dev/null"#
+    )
+}
+
+/// Seen in the field: a description that was cut within a character or is no text, a list of prompts that is an object or an error although
+/// the server has declared prompts, a list without tools, and lists that are `null`.
+#[test]
+fn the_list_shows_all_that_can_be_shown_and_says_what_cannot() {
+    let good = r#""result":{"tools":[{"name":"a","description":"A."},{"name":"b","description":"cut \ud83d"},{"name":"c","description":7},{}]}"#;
+    let table = "a  A.\nb  cut \u{fffd}\nc\n";
+    let mended = ["description of b; description of c; 1 without a name"];
+    let none = r#""result":{"prompts":null}"#;
+    let one = r#""result":{"prompts":[{"name":"p"}]}"#;
+    let error = r#""error":{"code":-32601,"message":"Method not found"}"#;
+    for (tools, prompts, status, out, said) in [
+        (good, none, 0, table.to_owned(), &mended[..]),
+        (good, r#""result":{"prompts":{}}"#, 1, table.to_owned(), &["the list of prompts failed", "`prompts` is no array"]),
+        (good, error, 1, table.to_owned(), &["the list of prompts failed", "Method not found (-32601)"]),
+        (error, one, 1, "p  prompt:\n".to_owned(), &["the list of tools failed", "Method not found (-32601)"]),
+        (r#""result":{"tools":[]}"#, none, 0, String::new(), &["the server offers no tools and no prompts"]),
+        (r#""result":{"tools":null}"#, one, 0, "p  prompt:\n".to_owned(), &["the server offers no tools"]),
+    ] {
+        let ended = call(&["--era", "legacy", "--list", "--", "sh", "-c", &listing(tools, prompts)]).with(status);
+        assert_eq!(ended.out, out, "{ended:?}");
+        for words in said {
+            assert_eq!(ended.err.iter().filter(|line| line.contains(words)).count(), 1, "{words}: {ended:?}");
+        }
+    }
+}
+
+/// Seen in the field: the error of a tool that was cut within a character was printed as raw JSON, with status 0.
+#[test]
+fn a_result_with_one_bad_part_is_shown_and_a_failure_is_never_a_success() {
+    for (result, status, out, said) in [
+        (r#"{"content":[{"type":"text","text":"failed: cut \ud83d"}],"isError":true}"#, 1, "", "failed: cut \u{fffd}"),
+        (r#"{"content":[7,{"type":"text","text":"a"}]}"#, 0, "7\na\n", "a block of content without a type"),
+        (r#"{"content":"plain"}"#, 0, "plain\n", "`content` that is no list"),
+        (r#"{"isError":true}"#, 1, "", "the tool failed without a message"),
+        (r#"{"content":null,"structuredContent":{"n":1}}"#, 0, "{\"n\":1}\n", "no `content`"),
+    ] {
+        let script = scripted(&answer(&format!(r#""result":{result},"error":null"#)));
+        let ended = call(&["--era", "legacy", "work", "--", "sh", "-c", &script]).with(status);
+        assert_eq!(ended.out, out, "{ended:?}");
+        assert_eq!(ended.err.iter().filter(|line| line.contains(said)).count(), 1, "{said}: {ended:?}");
+    }
+}
+
 // ---- The eras of MCP ----
 
 #[test]

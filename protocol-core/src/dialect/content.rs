@@ -58,6 +58,19 @@ impl Content {
         Self::resource(uri, mime_type, "blob", &base64(bytes))
     }
 
+    /// The text of a block of text, with U+FFFD for each unpaired surrogate; `None` for any other block. A JSON string, which some peers send
+    /// as a block, is read as text, too.
+    #[must_use]
+    pub fn as_text(&self) -> Option<Text> {
+        match self {
+            Self::Text(text) => Some(text.clone()),
+            Self::Raw(block) => block.as_text_lossy().or_else(|| {
+                let is_text = block.member("type")?.as_text()? == "text";
+                is_text.then(|| block.member("text")?.as_text_lossy())?
+            }),
+        }
+    }
+
     fn media(kind: &'static str, bytes: &[u8], mime_type: &str) -> Self {
         Self::Raw(Object::value(|block| {
             block.word("type", kind);

@@ -37,11 +37,12 @@ impl Page {
     pub fn read(op: Op, result: &Json) -> Result<Self, Text> {
         let name = list_of(op).ok_or_else(|| Text::from_static("the request was not for a list"))?;
         let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing"))?;
-        if !list.is_array() {
+        // Some serializers write an empty list as `null`.
+        if !list.is_array() && list.as_str() != "null" {
             return Err(alloc::format!("`{name}` is no array").into());
         }
         // An empty string is a cursor, too.
-        let next = result.member("nextCursor").and_then(|next| next.as_text());
+        let next = result.member("nextCursor").and_then(|next| next.as_text_lossy());
         Ok(Self { items: list.elements().collect(), next })
     }
 }
@@ -58,11 +59,20 @@ pub(crate) const fn list_of(op: Op) -> Option<&'static str> {
 }
 
 fn text(entry: &Json, name: &str) -> Option<Text> {
-    entry.member(name).and_then(|value| value.as_text())
+    entry.member(name).and_then(|value| value.as_text_lossy())
 }
 
 fn object(entry: &Json, name: &str) -> Option<Json> {
     entry.member(name).filter(Json::is_object)
+}
+
+/// The members of an entry that [`text`] and [`object`] do not read as they are.
+fn faults(entry: &Json) -> Vec<&'static str> {
+    const TEXTS: [&str; 6] = ["name", "uri", "uriTemplate", "title", "description", "mimeType"];
+    const OBJECTS: [&str; 3] = ["inputSchema", "outputSchema", "annotations"];
+    let is_faulty = |name: &&str, is_proper: fn(&Json) -> bool| entry.given(name).is_some_and(|value| !is_proper(&value));
+    let texts = TEXTS.into_iter().filter(|name| is_faulty(name, |value| read::is_unicode(value.as_bytes())));
+    texts.chain(OBJECTS.into_iter().filter(|name| is_faulty(name, Json::is_object))).collect()
 }
 
 macro_rules! entries {
@@ -79,11 +89,17 @@ macro_rules! entries {
 
         impl $name {
             /// Reads an entry of a list; `None` if the name or URI that identifies the entry is missing. Members of a wrong type count as
-            /// missing.
+            /// missing, and an unpaired surrogate is read as U+FFFD: see [`faults`](Self::faults).
             #[must_use]
             pub fn read(json: Json) -> Option<Self> {
                 let entry = &json;
                 Some(Self { $key: text(entry, $wire)?, $($field: $read(entry),)* json })
+            }
+
+            /// The members that were not read as they are: those of a wrong type, and those with an unpaired surrogate.
+            #[must_use]
+            pub fn faults(&self) -> Vec<&'static str> {
+                faults(&self.json)
             }
 
             /// The entry exactly as the peer describes it, unknown members included.
@@ -174,6 +190,79 @@ fn prompt_arguments(entry: &Json) -> Vec<PromptArgument> {
     entry.member("arguments").map(|all| all.elements().filter_map(argument).collect()).unwrap_or_default()
 }
 
+/// The fault of text that [`Json::mended`] mends.
+const SURROGATES: &str = "text with half of a surrogate pair";
+
+/// The result of a request for a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptResult {
+    /// The purpose of the prompt.
+    pub description: Option<Text>,
+    /// The messages for the model.
+    pub messages: Vec<PromptResultMessage>,
+    json: Json,
+}
+
+/// A message of a prompt, as its caller gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptResultMessage {
+    /// The role, usually `user` or `assistant`; empty if there is none.
+    pub role: Text,
+    /// The content: usually one block.
+    pub content: super::Blocks,
+}
+
+impl PromptResult {
+    /// Reads the result of [`Op::GetPrompt`]; `None` if it has no list of messages. A part that is not as it should be hides no other part
+    /// ([`faults`](Self::faults)). An unpaired surrogate is read as U+FFFD.
+    #[must_use]
+    pub fn read(json: &Json) -> Option<Self> {
+        let messages = json.member("messages").filter(|messages| messages.is_array() || messages.as_str() == "null")?;
+        let message = |message: Json| {
+            let content = message.given("content");
+            let blocks = |content: Json| {
+                let is_list = content.is_array();
+                let one = (!is_list).then(|| content.clone());
+                let many = content.elements().collect::<Vec<_>>();
+                one.into_iter().chain(many).filter_map(|block| read_block(&block, &mut Walk::new(block.as_bytes()))).collect()
+            };
+            PromptResultMessage {
+                role: text(&message, "role").unwrap_or_default(),
+                content: content.map(blocks).unwrap_or_default(),
+            }
+        };
+        let messages = messages.elements().map(message).collect();
+        Some(Self { description: text(json, "description"), messages, json: json.clone() })
+    }
+
+    /// The parts that were not read as they are, in words.
+    #[must_use]
+    pub fn faults(&self) -> Vec<&'static str> {
+        let messages = || self.json.member("messages").into_iter().flat_map(|messages| messages.elements().collect::<Vec<_>>());
+        let is_text = |value: Json| Kind::of(value.as_bytes()) == Kind::String;
+        [
+            (!messages().all(|message| message.member("role").is_some_and(is_text)), "a message without a role"),
+            (
+                !messages().all(|message| message.member("content").is_some_and(|content| content.is_object())),
+                "content that is no block",
+            ),
+            (!self.json.given("description").is_none_or(is_text), "a description that is no text"),
+            (self.json.mended().is_some(), SURROGATES),
+        ]
+        .into_iter()
+        .filter_map(|(is_faulty, fault)| is_faulty.then_some(fault))
+        .collect()
+    }
+
+    /// The result exactly as it arrived.
+    #[must_use]
+    pub fn json(&self) -> &Json {
+        &self.json
+    }
+}
+
 /// The result of a tool, as its caller gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -190,11 +279,14 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// Reads the result of [`Op::CallTool`]; `None` if it is malformed. The output of a Tesseron action becomes the structured content, and
-    /// is repeated as one block of text.
+    /// Reads the result of [`Op::CallTool`]; `None` if it has none of the members of such a result. The output of a Tesseron action becomes
+    /// the structured content, and is repeated as one block of text.
+    ///
+    /// A part that is not as it should be hides no other part ([`faults`](Self::faults)): content that is no list is one block, and
+    /// `isError` says that the tool failed unless its value means false. An unpaired surrogate is read as U+FFFD.
     #[must_use]
     pub fn read(json: &Json) -> Option<Self> {
-        let (mut content, mut structured, mut output, mut is_error) = (None, None, None, false);
+        let (mut content, mut structured, mut output, mut is_error) = (None::<super::Blocks>, None, None, None);
         // The result may be long, so one walk finds all members and all blocks.
         let mut walk = Walk::new(json.as_bytes());
         if walk.kind() != Kind::Object {
@@ -208,21 +300,53 @@ impl ToolResult {
                 content = Some(core::iter::from_fn(next_block).collect());
                 continue;
             }
+            if key.is("content") && walk.kind() != Kind::Null {
+                content = read_block(json, &mut walk).map(super::Blocks::from);
+                continue;
+            }
             let value = walk.value()?;
             match () {
-                () if key.is("content") => content = None,
-                () if key.is("structuredContent") => structured = Some(value).filter(|value| Kind::of(value) == Kind::Object),
-                () if key.is("isError") => is_error = value == b"true",
+                // Some serializers write an empty list as `null`.
+                () if key.is("content") => content = Some(super::Blocks::default()),
+                () if key.is("structuredContent") => structured = Some(value).filter(|value| *value != b"null"),
+                () if key.is("isError") => is_error = Some(value).filter(|value| *value != b"null"),
                 () if key.is("output") => output = Some(value),
                 () => {}
             }
         }
-        if let Some(content) = content {
-            return Some(Self { content, structured: structured.map(|value| json.part(value)), is_error, json: json.clone() });
+        let is_error = is_error.map(|value| !matches!(value, b"false" | b"0" | br#""""# | br#""false""#));
+        if content.is_some() || structured.is_some() || is_error.is_some() {
+            let structured = structured.filter(|value| Kind::of(value) == Kind::Object).map(|value| json.part(value));
+            return Some(Self {
+                content: content.unwrap_or_default(),
+                structured,
+                is_error: is_error.unwrap_or_default(),
+                json: json.clone(),
+            });
         }
         let output = json.part(output?);
-        let text = super::Content::Text(output.as_text().unwrap_or_else(|| output.clone().into_text()));
+        let text = super::Content::Text(output.as_text_lossy().unwrap_or_else(|| output.clone().into_text()));
         Some(Self { content: text.into(), structured: Some(output), is_error: false, json: json.clone() })
+    }
+
+    /// The parts that were not read as they are, in words.
+    #[must_use]
+    pub fn faults(&self) -> Vec<&'static str> {
+        let content = self.json.given("content");
+        let is_array = content.as_ref().is_none_or(Json::is_array);
+        let blocks = content.iter().flat_map(Json::elements);
+        let is_untyped = |block: Json| block.member("type").and_then(|kind| kind.as_text()).is_none();
+        let is_error = self.json.given("isError").is_some_and(|value| Kind::of(value.as_bytes()) != Kind::Bool);
+        [
+            (content.is_none() && self.json.member("output").is_none(), "no `content`"),
+            (!is_array, "`content` that is no list"),
+            (is_array && blocks.into_iter().any(is_untyped), "a block of content without a type"),
+            (is_error, "`isError` that is no boolean"),
+            (self.json.mended().is_some(), SURROGATES),
+        ]
+        .into_iter()
+        .filter_map(|(is_faulty, fault)| is_faulty.then_some(fault))
+        .collect()
     }
 
     /// The text of all blocks of text, joined by line feeds. The text of a single block refers to the frame that it arrived in, or is a
@@ -230,10 +354,7 @@ impl ToolResult {
     /// so that the frame can be freed.
     #[must_use]
     pub fn text(&self) -> Text {
-        let mut texts = self.content.iter().filter_map(|block| match block {
-            super::Content::Text(text) => Some(Text::clone(text)),
-            super::Content::Raw(block) => (text(block, "type")? == "text").then(|| text(block, "text"))?,
-        });
+        let mut texts = self.content.iter().filter_map(super::Content::as_text);
         let Some(first) = texts.next() else { return Text::default() };
         let Some(second) = texts.next() else { return self.json.copy_if_small(first) };
         let mut all = alloc::string::String::from(&*first);
@@ -268,7 +389,7 @@ fn read_block(result: &Json, walk: &mut Walk<'_>) -> Option<super::Content> {
     } else {
         walk.value()?;
     }
-    let text = text.filter(|_| is_text && !more).and_then(|text| result.text_of(text));
+    let text = text.filter(|_| is_text && !more).and_then(|text| result.lossy_text_of(text));
     Some(text.map_or_else(|| super::Content::Raw(result.part(walk.since(start))), super::Content::Text))
 }
 
@@ -288,7 +409,11 @@ mod tests {
         let tool = ToolInfo::read(json(entry)).unwrap();
         assert_eq!((&*tool.name, tool.title.as_deref(), tool.description.as_deref()), ("t", Some("T"), None));
         assert_eq!((tool.input_schema.as_str(), tool.output_schema.as_ref()), (r#"{"type":"object"}"#, None));
-        assert_eq!((tool.annotations.unwrap().as_str(), tool.json.as_str()), (r#"{"readOnlyHint":true}"#, entry));
+        assert_eq!((tool.annotations.as_ref().unwrap().as_str(), tool.json.as_str()), (r#"{"readOnlyHint":true}"#, entry));
+        assert_eq!(tool.faults(), ["description"]);
+        // Seen in the field: a description that was cut within a character.
+        let cut = ToolInfo::read(json(r#"{"name":"a","description":"cut \ud83d","title":null,"inputSchema":{}}"#)).unwrap();
+        assert_eq!((cut.description.as_deref(), cut.faults()), (Some("cut \u{fffd}"), alloc::vec!["description"]));
         for nameless in ["{}", "[]", "null", r#"{"name":1}"#] {
             assert_eq!(ToolInfo::read(json(nameless)), None);
         }
@@ -307,6 +432,7 @@ mod tests {
         assert_eq!((page.items.len(), page.next.as_deref()), (2, Some("")));
         let page = Page::read(Op::ListPrompts, &json(r#"{"prompts":[],"nextCursor":null}"#)).unwrap();
         assert_eq!((page.items.len(), page.next), (0, None));
+        assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":null}"#)), Ok(Page::default()), "an empty list of some serializers");
         assert_eq!(Page::read(Op::ListTools, &json("{}")).unwrap_err().as_str(), "`tools` is missing");
         assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":{}}"#)).unwrap_err().as_str(), "`tools` is no array");
     }
@@ -342,8 +468,44 @@ mod tests {
         assert!(!ToolResult::read(&json(r#"{"content":[]}"#)).unwrap().is_error);
         let action = ToolResult::read(&json(r#"{"invocationId":"inv_1","output":{"n":1}}"#)).unwrap();
         assert_eq!((action.text().as_str(), action.is_error), (r#"{"n":1}"#, false));
-        for malformed in ["{}", "null", r#"{"content":{}}"#] {
+        for malformed in ["{}", "null", "[]", r#"{"task":{}}"#] {
             assert_eq!(ToolResult::read(&json(malformed)), None);
         }
+    }
+
+    /// Seen in the field: text that was cut within a character, results of tools without a list of content, and servers that write an empty
+    /// list as `null`.
+    #[test]
+    fn one_part_of_a_result_that_is_not_as_it_should_be_hides_no_other_part() {
+        for (result, text, is_error, faults) in [
+            (
+                r#"{"content":[{"type":"text","text":"failed: cut \ud83d"}],"isError":true}"#,
+                "failed: cut \u{fffd}",
+                true,
+                &[SURROGATES][..],
+            ),
+            (r#"{"content":[7,{"type":"text","text":"a"},{"text":"b"}]}"#, "a", false, &["a block of content without a type"]),
+            (r#"{"content":"plain","isError":null}"#, "plain", false, &["`content` that is no list"]),
+            (r#"{"content":{"type":"text","text":"one"}}"#, "one", false, &["`content` that is no list"]),
+            (r#"{"content":null,"isError":true}"#, "", true, &["no `content`"]),
+            (r#"{"isError":"true"}"#, "", true, &["no `content`", "`isError` that is no boolean"]),
+            (r#"{"structuredContent":{"n":1},"content":[],"isError":0}"#, "", false, &["`isError` that is no boolean"]),
+            (r#"{"content":[{"type":"text","text":"a","_meta":null}],"structuredContent":null}"#, "a", false, &[]),
+        ] {
+            let read = ToolResult::read(&json(result)).unwrap();
+            assert_eq!((read.text().as_str(), read.is_error, &*read.faults()), (text, is_error, faults), "{result}");
+            assert_eq!(read.json().as_str(), result, "verbatim");
+        }
+    }
+
+    #[test]
+    fn one_message_of_a_prompt_that_is_not_as_it_should_be_hides_no_other() {
+        let text = r#"{"description":7,"messages":[{"role":"user","content":{"type":"text","text":"a"}},{"content":"b"},1]}"#;
+        let read = PromptResult::read(&json(text)).unwrap();
+        let shown: Vec<_> = read.messages.iter().map(|message| (&*message.role, message.content.len())).collect();
+        assert_eq!((shown, read.description.clone()), (alloc::vec![("user", 1), ("", 1), ("", 0)], None));
+        assert_eq!(read.faults(), ["a message without a role", "content that is no block", "a description that is no text"]);
+        assert_eq!(PromptResult::read(&json(r#"{"messages":{}}"#)), None);
+        assert!(PromptResult::read(&json(r#"{"messages":[]}"#)).unwrap().faults().is_empty());
     }
 }

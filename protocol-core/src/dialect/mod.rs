@@ -38,7 +38,9 @@ pub(crate) use caller::KnownCaller;
 pub use content::Content;
 pub use elicit::{Elicit, NoDefault};
 pub(crate) use list::list_of;
-pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
+pub use list::{
+    Page, PromptArgument, PromptInfo, PromptResult, PromptResultMessage, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult,
+};
 pub(crate) use mcp::RetryMembers;
 pub(crate) use message::{
     EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, PeerChange, ProbeVerdict,

@@ -127,7 +127,7 @@ impl Manifest {
 const MAX_ENTRIES: usize = 4096;
 
 /// The entries of `list` with their names, at most [`MAX_ENTRIES`]. An entry without a name, or with the name of an earlier one, is
-/// dropped.
+/// dropped. Half of a surrogate pair in a description becomes U+FFFD, since clients would reject the whole list.
 fn by_name(list: &Json) -> Vec<(String, Json)> {
     let mut seen = BTreeSet::new();
     let mut named = Vec::new();
@@ -137,8 +137,22 @@ fn by_name(list: &Json) -> Vec<(String, Json)> {
         }
         let name = member(item.as_bytes(), "name").and_then(string).map(Cow::into_owned);
         if let Some(name) = name.filter(|name| seen.insert(name.clone())) {
-            named.push((name, item));
+            named.push((name, item.mended().unwrap_or(item)));
         }
     }
     named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen in the field: a description that was cut within a character.
+    #[test]
+    fn a_description_with_half_of_a_surrogate_pair_is_mended() {
+        let list = Json::parse(r#"[{"name":"a","description":"cut \ud83d"},{"name":"\ud83d"},{"name":"b"}]"#).unwrap();
+        let entries = by_name(&list);
+        let entries: Vec<_> = entries.iter().map(|(name, entry)| (&**name, entry.as_str())).collect();
+        assert_eq!(entries, [("a", r#"{"name":"a","description":"cut \ufffd"}"#), ("b", r#"{"name":"b"}"#)]);
+    }
 }

@@ -53,7 +53,7 @@ pub(super) fn tool(outcome: Outcome, partial: Option<Json>, last: Option<&Progre
 
 /// Translates the output of an action. Blocks of content stay blocks, a string becomes text, and anything else becomes JSON as text.
 fn shown(output: &Json) -> ToolOutput {
-    if let Some(text) = output.as_text() {
+    if let Some(text) = output.as_text_lossy() {
         return ToolOutput::text(text);
     }
     if let Some(blocks) = blocks(output) {
@@ -167,7 +167,7 @@ pub(super) fn resource_text(outcome: Outcome) -> Reply {
 }
 
 fn as_text(value: &Json) -> (Text, &'static str) {
-    value.as_text().map_or_else(|| (value.as_str().into(), "application/json"), |text| (text, "text/plain"))
+    value.as_text_lossy().map_or_else(|| (value.as_str().into(), "application/json"), |text| (text, "text/plain"))
 }
 
 /// Translates an input request of an app for the agent. Drops the exact parameters of a sampling request (`Sample::params`), since they
