@@ -296,10 +296,6 @@ pub struct ProgressPolicy {
     /// Two values of progress that this end sends count as equal if they differ by at most this fraction of the larger one. Default: 1e-12,
     /// which absorbs rounding errors and nothing else.
     pub epsilon: f64,
-    /// `true` if an update with a new message but no new value is sent without waiting for a new value; it repeats the last value. If
-    /// `false`, the message is kept until the value increases, since MCP demands that the value increases with every update. Has no effect
-    /// on Tesseron, which sends the message alone. Default: `false`.
-    pub repeat_value_for_message: bool,
     /// `true` to accept an update of the peer that repeats the last value and has a message; the event then has the message and no value.
     /// If `false`, such an update is dropped, and is a violation. Has no effect on Tesseron, where such updates are always accepted.
     /// Default: `false`.
@@ -315,7 +311,6 @@ impl Default for ProgressPolicy {
             window: RateWindow::new(1, Duration::from_millis(100)),
             session_window: RateWindow::UNLIMITED,
             epsilon: 1e-12,
-            repeat_value_for_message: false,
             accept_equal: false,
             partial_on_progress: false,
         }

@@ -242,7 +242,6 @@ impl ManyBare {
     fn of_apps(apps: usize) -> Self {
         let mut config = server_config();
         config.limits.in_flight = APPS * CALLS + 16;
-        config.progress.repeat_value_for_message = true;
         // Without the checks of `Scripted`, which would take more time than the sessions.
         let apps = (0..apps).map(|_| Scripted::gateway(gateway_config()).session.into_subject()).collect();
         Self { agent: Scripted::server(config).session.into_subject(), apps, calls: BTreeMap::new() }

@@ -253,8 +253,7 @@ pub(crate) struct Rules {
     /// `true` if frames that cannot be read are answered with an error without an id.
     pub(crate) answers_unreadable: bool,
     /// `true` if an update of progress without a value is sent as it is. Otherwise the first such update is sent with the value 0, and a
-    /// later one is kept until the value increases. A later update with a message is not kept, but sent with the last value, if
-    /// [`ProgressPolicy::repeat_value_for_message`](crate::ProgressPolicy::repeat_value_for_message) is set.
+    /// later one is kept until the value increases.
     pub(crate) allows_updates_without_value: bool,
     /// `true` if progress is sent as a percentage.
     pub(crate) percent: bool,

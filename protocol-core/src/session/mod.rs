@@ -118,7 +118,7 @@ pub use types::{
 /// |---|---|
 /// | G1 | Every [`OutboundId`] yields exactly one [`Event::Done`], which comes before [`Event::Closed`]. |
 /// | G2 | Each exchange of the peer gets at most one response, each of ours at most one cancel, and no frame for the exchange follows that response or cancel. |
-/// | G3 | The progress values that are sent for one call strictly increase, and none is sent after its response or cancel. Exceptions are updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`]. |
+/// | G3 | The progress values that are sent for one call strictly increase, and none is sent after its response or cancel. The exception are updates without a value, which only Tesseron allows. |
 /// | G4 | [`Event::Closed`] comes once. After it there is no frame, no event and no deadline. |
 /// | G5 | No queue or table exceeds [`crate::Limits`], and memory does not grow with the age of a session. |
 /// | G6 | No input, however hostile, causes a panic or unbounded recursion. |

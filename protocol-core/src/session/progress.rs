@@ -20,7 +20,6 @@ use alloc::collections::VecDeque;
 
 use crate::config::{ProgressPolicy, RateWindow};
 use crate::dialect::{Progress, Rules};
-use crate::json::Text;
 use crate::session::ProgressError;
 use crate::time::Instant;
 
@@ -104,10 +103,6 @@ pub(super) enum UpdateStep {
 pub(super) struct Reporter {
     /// The greatest value that was reported and not dropped. The next value must be greater.
     floor: Option<f64>,
-    /// The last value that was sent.
-    sent: Option<f64>,
-    /// The last message that was reported and not dropped. Set only with [`ProgressPolicy::repeat_value_for_message`].
-    message: Option<Text>,
     /// `true` once an update was sent as [`UpdateStep::Final`].
     final_passed: bool,
     /// The update that waits for a window, for room on the lane, or for the next increase of the value.
@@ -117,7 +112,7 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn new(rate: RateWindow) -> Self {
-        Self { floor: None, sent: None, message: None, final_passed: false, kept: None, window: Window::new(rate) }
+        Self { floor: None, final_passed: false, kept: None, window: Window::new(rate) }
     }
 
     /// Returns `true` if an update is kept, with which the next update merges.
@@ -166,27 +161,10 @@ impl Reporter {
                 return false;
             }
         }
-        let repeats = policy.repeat_value_for_message && !rules.allows_updates_without_value;
-        if repeats {
-            if update.value.is_none() && update.message == self.message {
-                update.message = None;
-            }
-            if update.value.is_none() && update.message.is_none() && update.data.is_none() {
-                return false;
-            }
-            if update.message.is_some() {
-                self.message.clone_from(&update.message);
-            }
-        }
-        if update.value.is_none() && !rules.allows_updates_without_value {
-            // The protocol demands an increasing value. The first message is sent with the value 0; later messages wait for an increase,
-            // unless the last value may be repeated.
-            let can_begin = !repeats || update.message.is_some();
-            if self.floor.is_none() && can_begin {
-                update.value = Some(0.0);
-            } else if repeats && update.message.is_some() && self.kept.as_ref().is_none_or(|kept| kept.value.is_none()) {
-                update.value = self.sent;
-            }
+        if update.value.is_none() && self.floor.is_none() && !rules.allows_updates_without_value {
+            // The protocol demands that the value increases with every update. The first message is sent with the value 0; later messages
+            // wait for an increase.
+            update.value = Some(0.0);
         }
         self.floor = match (self.floor, update.value) {
             (Some(floor), Some(value)) => Some(floor.max(value)),
@@ -218,26 +196,18 @@ impl Reporter {
             UpdateStep::Ready => self.window.count(now),
             UpdateStep::Nothing | UpdateStep::Waits(_) => return None,
         }
-        self.take()
+        self.kept.take()
     }
 
     /// Takes the kept update to be sent just before the response, even if the windows are closed.
     pub(super) fn release_last(&mut self, rules: &Rules) -> Option<Progress> {
         let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.allows_updates_without_value);
-        if can_go { self.take() } else { None }
+        if can_go { self.kept.take() } else { None }
     }
 
     /// Drops the kept update.
     pub(super) fn forget(&mut self) {
         self.kept = None;
-    }
-
-    fn take(&mut self) -> Option<Progress> {
-        let update = self.kept.take()?;
-        if update.value.is_some() {
-            self.sent = update.value;
-        }
-        Some(update)
     }
 
     /// Merges an update with the kept one, member by member; newer members replace older ones, except for a total below the kept value. A
@@ -515,14 +485,6 @@ mod tests {
         let mut bench = unlimited();
         bench.rules = PERCENT;
         assert_eq!(bench.report(Progress::message("starting")), Ok(Verdict::Send(Progress::message("starting"))));
-    }
-
-    #[test]
-    fn repeating_the_last_value_for_a_message_is_an_option() {
-        let mut bench = unlimited();
-        bench.policy.repeat_value_for_message = true;
-        bench.values([Progress::value(3.0)]);
-        assert_eq!(bench.report(Progress::message("m")), Ok(Verdict::Send(Progress::value(3.0).with_message("m"))));
     }
 
     #[test]

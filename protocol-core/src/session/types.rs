@@ -335,14 +335,12 @@ pub enum Reported {
     /// The update is queued as a frame, to be polled.
     Sent,
     /// The update is kept, and merged with an update that was kept before. It is sent when the rate windows of the call and of the session
-    /// are open, or just before the response. On MCP, an update without a new value is kept until the value increases, unless
-    /// [`crate::ProgressPolicy::repeat_value_for_message`] is `true`.
+    /// are open, or just before the response. On MCP, an update without a new value is kept until the value increases.
     RateLimited,
     /// The update is kept, and merged with an update that was kept before, because the owner has stopped the lane of the call, or too much
     /// output is queued on that lane. The update is sent when there is room again, or just before the response.
     Congested,
-    /// The update was dropped: its value does not increase, and it has neither a message nor data. If
-    /// [`crate::ProgressPolicy::repeat_value_for_message`] is `true`, a message that is the same as the last one counts as none.
+    /// The update was dropped: its value does not increase, and it has neither a message nor data.
     NotIncreasing,
     /// The update was dropped: the peer did not ask for progress, or has ended its side.
     Unobserved,

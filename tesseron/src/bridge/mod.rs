@@ -133,10 +133,8 @@ impl BridgeConfig {
         config.limits = self.agent_limits;
         // Until the agent sets a level, every record is sent. The reference implementation does the same.
         config.log_level = Level::Debug;
-        // No limit here, since the app limits the rate. As in the reference implementation, an update with a new message and no new value
-        // is sent with the last value.
+        // No limit here, since the app limits the rate.
         config.progress.window = RateWindow::UNLIMITED;
-        config.progress.repeat_value_for_message = true;
         config.depth.inference = self.inference;
         config
     }

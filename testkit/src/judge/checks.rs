@@ -136,9 +136,7 @@ fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         return must(ledger.missed, || format!("progress before its request or after its end: {text}"));
     };
     let Some(value) = value else { return must(is_percent, || format!("progress without a value: {text}")) };
-    let repeats = ledger.terms.repeats_values && (params.get("message").is_some() || params.get("_meta").is_some());
-    let rises = |last| value > f64::from_bits(last) || (repeats && value == f64::from_bits(last));
-    let rises = ledger.pending[at].last.is_none_or(rises);
+    let rises = ledger.pending[at].last.is_none_or(|last| value > f64::from_bits(last));
     must(rises || (ledger.altered && ledger.pending[at].shares_token), || format!("not above the last value: {text}"))
 }
 

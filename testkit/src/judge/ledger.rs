@@ -77,8 +77,6 @@ pub(super) struct Ledger {
 /// Parts of the configuration of a session that a check depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Terms {
-    /// Progress may repeat its last value with another message.
-    pub(super) repeats_values: bool,
     /// Progress is a percentage.
     pub(super) is_percent: bool,
     /// Three flags: `true` if the time limit of the handshake, of calls of the peer, and of input requests of ours is zero. Such a limit
@@ -91,7 +89,7 @@ impl Terms {
         let timeouts = &config.timeouts;
         let zero = [timeouts.handshake, timeouts.serve, timeouts.input].map(|limit| limit.is_some_and(|limit| limit.is_zero()));
         let is_percent = matches!(config.protocol, Protocol::Tesseron(_));
-        Self { repeats_values: config.progress.repeat_value_for_message, is_percent, zero }
+        Self { is_percent, zero }
     }
 }
 

@@ -308,9 +308,8 @@ impl Judge {
         Self::default()
     }
 
-    /// A judge of a session that has just begun. The configuration determines whether progress is a percentage, whether progress may repeat
-    /// its last value with another message ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero,
-    /// so that what they limit ends immediately.
+    /// A judge of a session that has just begun. The configuration determines whether progress is a percentage, and which time limits are
+    /// zero, so that what they limit ends immediately.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let mut judge = Self::new();

@@ -12,7 +12,7 @@ use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Surface}
 use tesseron::claims::ChannelId;
 
 use crate::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, answered, bound, call_tool, config, hello, refused, resume, value};
-use testkit::config::{server_config, with};
+use testkit::config::server_config;
 use testkit::scripted::{initialize, notification, request};
 use testkit::{Leg as Judged, Rng};
 
@@ -66,7 +66,7 @@ struct AppState {
 impl AppState {
     fn new() -> Self {
         Self {
-            judge: leg_judge(),
+            judge: Judged::new(&server_config()),
             channel: None,
             stalled: false,
             code: None,
@@ -77,12 +77,6 @@ impl AppState {
             subscription: None,
         }
     }
-}
-
-/// The judge of a leg. It allows a repeated value of progress: if an app sends a message without a value, the bridge passes it on with the
-/// last value.
-fn leg_judge() -> Judged {
-    Judged::new(&with(server_config(), |config| config.progress.repeat_value_for_message = true))
 }
 
 struct Fuzzed {
@@ -137,7 +131,7 @@ impl Fuzzed {
             bridge: Bridge::new(settings.clone(), random, Instant::ZERO),
             now: Instant::ZERO,
             apps: [(); 3].map(|()| AppState::new()),
-            agent: leg_judge(),
+            agent: Judged::new(&server_config()),
             settings,
             stalled: false,
             ignores_events: false,

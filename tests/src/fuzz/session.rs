@@ -85,7 +85,6 @@ impl Fuzzed {
         if options & 4 != 0 {
             config.depth.inference = protocol_core::DepthInference::DeepestOpen;
             config.progress.accept_equal = true;
-            config.progress.repeat_value_for_message = true;
             config.progress.partial_on_progress = true;
         }
         if is_client && !is_tesseron && options & 8 != 0 {

@@ -143,37 +143,8 @@ fn a_first_update_with_only_a_message_is_sent_with_the_value_zero() {
 }
 
 #[test]
-fn if_configured_a_message_without_a_value_repeats_the_last_value() {
-    let mut server = Scripted::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
-    let id = server.receive_call(1);
-    for update in [of(3.0, 9.0), Progress::message("m"), Progress::message("n"), of(3.0, 9.0), of(4.0, 9.0)] {
-        server.report(id, update);
-    }
-    assert_eq!(updates(&mut server), [(3.0, None), (3.0, Some("m".into())), (3.0, Some("n".into())), (4.0, None)]);
-}
-
-#[test]
-fn the_last_value_is_repeated_only_for_a_new_message() {
-    let mut server = Scripted::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
-    let id = server.receive_call(1);
-    let data = |number: &str| Progress::default().with_data(json(number));
-    assert_eq!(server.report(id, Progress::default()), Reported::NotIncreasing);
-    assert_eq!(server.report(id, data("0")), Reported::RateLimited);
-    assert_eq!(server.report(id, of(3.0, 9.0).with_message("m")), Reported::Sent);
-    assert_eq!(server.report(id, Progress::message("m")), Reported::NotIncreasing);
-    assert_eq!(server.report(id, Progress::default()), Reported::NotIncreasing);
-    assert_eq!(server.report(id, data("1").with_message("m")), Reported::RateLimited);
-    assert_eq!(server.report(id, Progress::message("n")), Reported::Sent);
-    assert_eq!(server.report(id, Progress::message("m")), Reported::Sent, "another message was sent since");
-    let with_text = |text: &str| Some(text.to_owned());
-    assert_eq!(updates(&mut server), [(3.0, with_text("m")), (3.0, with_text("n")), (3.0, with_text("m"))]);
-    server.respond(id);
-    assert_eq!(server.sent(), [ok(1)]);
-}
-
-#[test]
 fn a_message_without_a_value_is_merged_into_the_kept_update() {
-    let mut server = Scripted::server(with(windowed(at_most(1, 1_000)), |config| config.progress.repeat_value_for_message = true));
+    let mut server = Scripted::server(windowed(at_most(1, 1_000)));
     let id = server.receive_call(1);
     server.report(id, of(1.0, 10.0));
     server.report(id, of(5.0, 10.0));
