@@ -225,7 +225,7 @@ mod unix {
     use crate::claims::{HostGate, HostNext, PeerUser, UnixChannel};
     use crate::net::TesseronError;
     use crate::net::host::{ChannelGuard, Dialler, Shared};
-    use crate::net::{Address, Home, MAX_BIND_LINE, Sockets, TesseronTransport, home, in_time, instance, until};
+    use crate::net::{Address, Home, MAX_BIND_LINE, Sockets, TesseronTransport, in_time, instance, until};
     use adapter_io::{Accept, Error as TransportError, ListenUnix, SocketFile};
     use protocol_core::drive::{FrameIo, Timer};
     use protocol_core::limits::Limits;
@@ -237,7 +237,7 @@ mod unix {
         /// Creates the socket in a folder with mode 0700, so that no other user can reach the socket even before its permissions are set.
         pub(crate) fn open(home: &Home, id: &str) -> Result<(Self, Address, SocketFile), TesseronError> {
             let folder = home.sockets();
-            home::make_private_folder(&folder)?;
+            home.make(&folder)?;
             let mut path = folder.join(id);
             path.set_extension("sock");
             let failed = |source| TransportError::listening_on(path.display())(source);

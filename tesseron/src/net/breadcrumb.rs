@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::claims::{ClaimCode, Pending};
 use crate::net::TesseronError;
 use crate::net::home::{self, PrivateFile};
-use crate::net::{FolderRefused, Home, instance};
+use crate::net::{Home, instance};
 
 /// The version of breadcrumbs that is written and read.
 const VERSION: u32 = 1;
@@ -41,7 +41,7 @@ impl Breadcrumb {
     /// Writes the breadcrumb of a session that waits to be claimed.
     pub(super) fn write(home: &Home, pending: &Pending, app_name: &str) -> Result<Self, TesseronError> {
         let app_name = if instance::is_name(app_name) { app_name } else { pending.app.as_str() };
-        home::make_private_folder(&home.claims())?;
+        home.make(&home.claims())?;
         let mut file = PrivateFile::at(path(home, &pending.code));
         let document = Document {
             version: VERSION,
@@ -69,7 +69,7 @@ pub(super) struct Minter {
 impl Minter {
     /// Reads the breadcrumb for this code, if there is one. `epoch_ms` is the current time.
     pub(super) fn of(home: &Home, code: &ClaimCode, epoch_ms: u64) -> Option<Self> {
-        home::check_folder(&home.claims(), home::WRITABLE_BY_OTHERS).ok()?;
+        home.check(&home.claims()).ok().filter(|exists| *exists)?;
         read(&path(home, code)).filter(|found| found.is_current(epoch_ms)).map(|found| found.minter)
     }
 
@@ -95,9 +95,8 @@ impl Minter {
 pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
     let folder = home.claims();
     let refused = |refused| TesseronError::Folder { path: home.claims(), refused };
-    match home::check_folder(&folder, home::WRITABLE_BY_OTHERS) {
-        Err(FolderRefused::System(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        checked => checked.map_err(refused)?,
+    if !home.check(&folder)? {
+        return Ok(());
     }
     let entries = fs::read_dir(&folder).map_err(|error| refused(error.into()))?;
     for path in entries.flatten().take(MAX_FILES).map(|entry| entry.path()) {
@@ -167,6 +166,7 @@ struct Document<'a> {
 mod tests {
     use super::*;
     use crate::claims::{RegistryPolicy, SessionRegistry};
+    use crate::net::FolderRefused;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::Command;
     use std::string::ToString;
@@ -191,7 +191,7 @@ mod tests {
 
         /// Writes a file.
         fn put(&self, name: &str, content: &str) -> PathBuf {
-            home::make_private_folder(&self.home().claims()).unwrap();
+            self.home().make(&self.home().claims()).unwrap();
             let path = self.home().claims().join(name);
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -378,8 +378,8 @@ mod tests {
     fn the_error_for_a_breadcrumb_that_cannot_be_written_names_it() {
         let (scratch, pending) = (Scratch::new(), pending());
         let path = scratch.home().claims().join(format!("{}.json", pending.code.reveal()));
-        fs::create_dir_all(&path).unwrap();
-        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+        scratch.home().make(&scratch.home().claims()).unwrap();
+        fs::create_dir(&path).unwrap();
         let error = Breadcrumb::write(&scratch.home(), &pending, "Ledger").unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
     }

@@ -47,6 +47,25 @@ impl Home {
     pub(super) fn sockets(&self) -> PathBuf {
         self.0.join("sockets")
     }
+
+    /// Creates `folder`, one of those above, and this folder itself with mode 0700, or checks that existing ones belong to this user and
+    /// give other users no access.
+    pub(super) fn make(&self, folder: &Path) -> Result<(), TesseronError> {
+        make_private_folder(&self.0)?;
+        make_private_folder(folder)
+    }
+
+    /// Checks that this folder and `folder`, one of those above, belong to this user, and that other users cannot write to them. Returns
+    /// `false` if one of them does not exist.
+    pub(super) fn check(&self, folder: &Path) -> Result<bool, TesseronError> {
+        for path in [&*self.0, folder] {
+            match check_folder(path, WRITABLE_BY_OTHERS) {
+                Err(FolderRefused::System(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                checked => checked.map_err(|refused| TesseronError::Folder { path: path.into(), refused })?,
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// The reason why a folder is not used.
@@ -69,7 +88,7 @@ pub enum FolderRefused {
 }
 
 /// Creates a folder with mode 0700, or checks that an existing one belongs to this user and gives other users no access.
-pub(super) fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
+fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -84,7 +103,7 @@ const OTHERS: u32 = 0o077;
 pub(super) const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Checks that `path` is a folder, belongs to this user, and has none of `permissions`. A symbolic link is refused.
-pub(super) fn check_folder(path: &Path, permissions: u32) -> Result<(), FolderRefused> {
+fn check_folder(path: &Path, permissions: u32) -> Result<(), FolderRefused> {
     let folder = fs::symlink_metadata(path)?;
     if !folder.is_dir() {
         return Err(FolderRefused::NotAFolder);

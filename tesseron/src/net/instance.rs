@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::claims::{Agent, Claim, ClaimCode, ResumeToken, SessionId};
 use crate::net::TesseronError;
 use crate::net::home::{self, PrivateFile};
-use crate::net::{FolderRefused, Home, LoopbackUrl, NotLoopback};
+use crate::net::{Home, LoopbackUrl, NotLoopback};
 
 /// The version of manifests that is written and read.
 const VERSION: u32 = 2;
@@ -104,7 +104,7 @@ impl Manifest {
     /// Prepares the manifest. Nothing is written yet.
     pub(super) fn new(home: &Home, instance: Instance) -> Result<Self, TesseronError> {
         let folder = home.instances();
-        home::make_private_folder(&folder)?;
+        home.make(&folder)?;
         let mut name = instance.id.clone();
         name.push_str(".json");
         Ok(Self { instance, file: PrivateFile::at(folder.join(name)) })
@@ -220,14 +220,13 @@ impl Home {
     /// cannot be used is an error in the list. Without the folder the list is empty.
     ///
     /// # Errors
-    /// [`TesseronError::Folder`] for a folder of another user, for one that other users may write, and for a path that is no folder or
-    /// cannot be read.
+    /// [`TesseronError::Folder`] if the folder, or the folder `.tesseron` that it is in, belongs to another user, may be written by other
+    /// users, is no folder or cannot be read.
     pub fn read_instances(&self) -> Result<Vec<Result<Instance, ManifestRefused>>, TesseronError> {
         let folder = self.instances();
         let refused = |refused| TesseronError::Folder { path: self.instances(), refused };
-        match home::check_folder(&folder, home::WRITABLE_BY_OTHERS) {
-            Err(FolderRefused::System(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            checked => checked.map_err(refused)?,
+        if !self.check(&folder)? {
+            return Ok(Vec::new());
         }
         let entries = fs::read_dir(&folder).map_err(|error| refused(error.into()))?;
         let paths = entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "json"));
@@ -407,7 +406,7 @@ mod tests {
 
         /// Writes a file into the folder of manifests, and returns its path.
         fn put(&self, name: &str, content: &str) -> PathBuf {
-            home::make_private_folder(&self.home().instances()).unwrap();
+            self.home().make(&self.home().instances()).unwrap();
             let path = self.home().instances().join(name);
             PrivateFile::at(path.clone()).keep(content.as_bytes());
             path
@@ -612,6 +611,7 @@ mod tests {
     #[cfg(unix)]
     mod on_unix {
         use super::*;
+        use crate::net::FolderRefused;
         use std::os::unix::fs::{PermissionsExt, symlink};
         use std::process::Command;
 
@@ -666,7 +666,7 @@ mod tests {
         fn a_folder_is_private_to_this_user_or_nothing_is_written() {
             let scratch = Scratch::new();
             let folder = scratch.home().instances();
-            home::make_private_folder(&folder).unwrap();
+            scratch.home().make(&folder).unwrap();
             for made in [&folder, folder.parent().unwrap()] {
                 assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700);
             }
@@ -677,19 +677,52 @@ mod tests {
             }
             fs::remove_dir(&folder).unwrap();
             symlink("/tmp", &folder).unwrap();
-            let error = home::make_private_folder(&folder).unwrap_err();
+            let error = scratch.home().make(&folder).unwrap_err();
             assert!(matches!(error, TesseronError::Folder { refused: FolderRefused::NotAFolder, .. }), "{error}");
             fs::remove_file(&folder).unwrap();
             fs::write(&folder, "").unwrap();
-            let error = home::make_private_folder(&folder).unwrap_err();
+            let error = scratch.home().make(&folder).unwrap_err();
             assert!(matches!(error, TesseronError::Folder { refused: FolderRefused::System(_), .. }), "{error}");
+        }
+
+        /// In the field only the folders below `.tesseron` were checked. Who can write to `.tesseron` itself can replace them.
+        #[test]
+        fn the_folder_above_is_checked_like_those_in_it() {
+            let scratch = Scratch::new();
+            let home = scratch.home();
+            scratch.put("inst-mwqdc9dk-65806c3c.json", RECORDED);
+            let above = home.instances().parent().unwrap().to_owned();
+            let written = || Manifest::new(&home, parsed(RECORDED).unwrap()).map(drop);
+            let read = || home.read_instances().map(drop);
+            for mode in [0o770, 0o702] {
+                set_mode(&above, mode);
+                for error in [written().unwrap_err(), read().unwrap_err()] {
+                    let TesseronError::Folder { path, refused: FolderRefused::Open(open) } = error else { panic!("{error}") };
+                    assert_eq!((path, open), (above.clone(), mode));
+                }
+            }
+            set_mode(&above, 0o755);
+            assert!(
+                written().is_err() && read().is_ok(),
+                "a folder that others can only read is used, but nothing is written to it"
+            );
+            set_mode(&above, 0o700);
+            let moved = above.with_extension("moved");
+            fs::rename(&above, &moved).unwrap();
+            symlink(&moved, &above).unwrap();
+            for error in [written().unwrap_err(), read().unwrap_err()] {
+                assert!(
+                    matches!(&error, TesseronError::Folder { path, refused: FolderRefused::NotAFolder } if *path == above),
+                    "{error}"
+                );
+            }
         }
 
         #[test]
         fn a_folder_of_another_user_is_foreign() {
             let scratch = Scratch::new();
             let given = scratch.home().instances();
-            home::make_private_folder(&given).unwrap();
+            scratch.home().make(&given).unwrap();
             // The superuser, who owns the other two folders, can give this one away.
             let _ = std::os::unix::fs::chown(&given, Some(12345), None);
             let folders = [&*given, Path::new("/"), Path::new("/etc")];
@@ -697,7 +730,8 @@ mod tests {
                 std::eprintln!("not tested: this user owns every folder, and may give none away");
                 return;
             };
-            assert!(matches!(home::check_folder(theirs, 0), Err(FolderRefused::Foreign)));
+            let error = scratch.home().check(theirs).unwrap_err();
+            assert!(matches!(error, TesseronError::Folder { refused: FolderRefused::Foreign, .. }), "{error}");
         }
 
         #[test]
