@@ -81,7 +81,7 @@ impl Tool {
             Self::ClaimSession => {
                 "Claim an app with the code that it shows to its user, so that its actions can be called. A code is good once: after the \
                  app or this server has been restarted, the app shows another one. If a code is refused, call \
-                 tesseron__list_pending_claims, or ask the user which code the app shows now."
+                 tesseron__list_pending_claims to see which apps wait, and ask the user which code the app shows now."
             }
             Self::ListActions => {
                 "List the claimed apps with their actions and resources. Actions that the tool list does not show can be called with \
@@ -96,8 +96,8 @@ impl Tool {
                  found, the app was restarted or has gone: call tesseron__list_pending_claims, claim it anew, and read again."
             }
             Self::ListPendingClaims => {
-                "List the apps that wait to be claimed, with their codes, newest first. The way back when a session was lost: pick the \
-                 entry of the app that was in use, and call tesseron__claim_session with its code. If the app is not among them, ask the \
+                "List the apps that wait to be claimed, newest first. The way back when a session was lost: if the app that was in use is \
+                 among them, ask the user for the code that it shows, and call tesseron__claim_session with it. If it is not, ask the \
                  user to open or reload it."
             }
         }
@@ -245,18 +245,17 @@ impl Bridge {
         self.claiming.iter().find(|(_, claiming)| claiming.channel == Some(channel)).map(|(id, _)| *id)
     }
 
-    /// Fails a claim. The reply gives the reason `why`, and the apps that could be claimed instead, with their codes.
+    /// Fails a claim. The reply gives the reason `why`, and the apps that could be claimed instead.
     pub(super) fn fail_claim(&mut self, claim: ClaimId, why: &str) {
         let id = claim.call();
         let Some(claiming) = self.claiming.remove(&id) else { return };
         self.last_refused = Some(claiming.code);
         let mut text = alloc::format!("No app could be claimed with this code: {why}.");
-        let waiting = self.waiting_codes();
-        if waiting.is_empty() {
-            text.push_str(" Nothing else waits to be claimed. Ask the user for the code that the app shows now.");
-        } else {
-            text.push_str(&alloc::format!(" Waiting to be claimed: {}.", waiting.join(", ")));
+        match self.waiting_apps() {
+            None => text.push_str(" Nothing else waits to be claimed."),
+            Some(waiting) => text.push_str(&alloc::format!(" Waiting to be claimed: {waiting}.")),
         }
+        text.push_str(" Ask the user for the code that the app shows now.");
         self.reply(id, Reply::Tool(ToolOutput::error(text)));
     }
 
@@ -281,15 +280,13 @@ impl Bridge {
 
     pub(super) fn no_session(&self, app: &str) -> String {
         let mut text = alloc::format!("No claimed session found for app {app:?}.");
-        let waiting = self.waiting_codes();
-        if waiting.is_empty() {
-            text.push_str(
-                " It was restarted or has gone, or was never claimed. Ask the user to open or reload it, and claim it with \
-                 tesseron__claim_session and the code that it shows.",
-            );
-        } else {
-            text.push_str(&alloc::format!(" Waiting to be claimed with tesseron__claim_session: {}.", waiting.join(", ")));
+        match self.waiting_apps() {
+            None => {
+                text.push_str(" It was restarted or has gone, or was never claimed. Ask the user to open or reload it, and claim")
+            }
+            Some(waiting) => text.push_str(&alloc::format!(" Waiting to be claimed: {waiting}. Claim")),
         }
+        text.push_str(" it with tesseron__claim_session and the code that it shows to the user.");
         text
     }
 
@@ -298,16 +295,18 @@ impl Bridge {
         self.advertised.iter().filter(|one| !self.registry.has_code(&one.code))
     }
 
-    /// A few apps that wait to be claimed, with their codes: first the connected apps, newest first, then the announced ones. Omits the
-    /// code of the last failed claim, whose announcement is out of date.
-    fn waiting_codes(&self) -> Vec<String> {
+    /// A few apps that wait to be claimed: first the connected apps, newest first, then the announced ones. Omits the app with the code of
+    /// the last failed claim, whose announcement is out of date. A code is never part of the text: it is for the agent that a person gives
+    /// it to, and the replies of a gateway end up in transcripts and logs.
+    fn waiting_apps(&self) -> Option<String> {
         /// The maximum number of apps in the text.
         const SHOWN: usize = 3;
         let may_be_valid = |code: &ClaimCode| self.last_refused.as_ref().is_none_or(|last_refused| !last_refused.matches(code));
         let pending = self.registry.pending().into_iter().map(|one| (one.code, String::from(one.app.as_str())));
         let advertised = self.advertised().map(|one| (one.code.clone(), one.app_name.clone()));
         let waiting = pending.chain(advertised).filter(|(code, _)| may_be_valid(code));
-        waiting.take(SHOWN).map(|(code, app)| alloc::format!("{} ({app})", code.reveal())).collect()
+        let shown: Vec<_> = waiting.take(SHOWN).map(|(_, app)| app).collect();
+        (!shown.is_empty()).then(|| shown.join(", "))
     }
 
     fn describe_apps(&self) -> String {
@@ -373,14 +372,13 @@ impl Bridge {
         let mut entries: Vec<(u64, Json)> = Vec::new();
         for one in &pending {
             let name = self.manifest(one.channel).map_or("", Manifest::name);
-            let entry =
-                entry(&one.code, (one.app.as_str(), name), one.minted_at, |object| object.string("source", "gateway-minted"));
+            let entry = entry((one.app.as_str(), name), one.minted_at, |object| object.string("source", "gateway-minted"));
             entries.push((one.minted_at, entry));
         }
         for one in self.advertised() {
             // A manifest file has no app id. The id in the last hello or resume of the app is used if there was one, otherwise the name.
             let id = one.app_id.as_ref().unwrap_or(&one.app_name);
-            let entry = entry(&one.code, (id, &one.app_name), one.minted_at, |object| {
+            let entry = entry((id, &one.app_name), one.minted_at, |object| {
                 object.string("source", "host-minted");
                 object.string("instance_id", &one.instance_id);
                 if let Some(expires_at) = one.expires_at {
@@ -394,21 +392,16 @@ impl Bridge {
         let mut out = Vec::new();
         Object::write(&mut out, |object| {
             copy_members(object, &list);
-            object.string(
-                "next_step",
-                "call tesseron__claim_session with the code of the app that is meant, the first of several with its app_id; \
-                 if that is not clear, ask the user",
-            );
+            object.string("next_step", "ask the user for the code that the app shows, and call tesseron__claim_session with it");
         });
         pretty(Json::written(out).as_str())
     }
 }
 
 /// The entry of an app that waits to be claimed, as JSON; `app` is its id and its name.
-fn entry(code: &ClaimCode, app: (&str, &str), minted_at: u64, more: impl FnOnce(&mut Object<'_>)) -> Json {
+fn entry(app: (&str, &str), minted_at: u64, more: impl FnOnce(&mut Object<'_>)) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
-        object.string("code", code.reveal());
         object.string("app_id", app.0);
         object.string("app_name", app.1);
         time(object, ("minted_at", "minted_at_iso"), minted_at);

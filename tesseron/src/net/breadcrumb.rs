@@ -53,7 +53,7 @@ impl Breadcrumb {
             minted_at: pending.minted_at,
         };
         let written = serde_json::to_vec(&document).map_err(io::Error::from).and_then(|bytes| file.write(&bytes));
-        written.map_err(|source| TesseronError::Breadcrumb { path: file.path().into(), source })?;
+        written.map_err(|source| TesseronError::Breadcrumb { folder: home.claims(), source })?;
         Ok(Self(file))
     }
 }
@@ -374,14 +374,16 @@ mod tests {
         );
     }
 
+    /// In the field this error gave the path of the file, and so the code that the file is named after.
     #[test]
-    fn the_error_for_a_breadcrumb_that_cannot_be_written_names_it() {
+    fn the_error_for_a_breadcrumb_that_cannot_be_written_names_its_folder_and_not_its_code() {
         let (scratch, pending) = (Scratch::new(), pending());
         let path = scratch.home().claims().join(format!("{}.json", pending.code.reveal()));
         scratch.home().make(&scratch.home().claims()).unwrap();
         fs::create_dir(&path).unwrap();
         let error = Breadcrumb::write(&scratch.home(), &pending, "Ledger").unwrap_err().to_string();
-        assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
+        assert!(error.starts_with(&format!("cannot write a file to {}: ", path.parent().unwrap().display())), "{error}");
+        assert!(!error.contains(pending.code.reveal()), "{error}");
     }
 
     #[test]

@@ -34,10 +34,10 @@ pub enum TesseronError {
         source: io::Error,
     },
     /// A breadcrumb, the file that announces a code of this gateway to other gateways, was not written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write a file to {}: {source}", folder.display())]
     Breadcrumb {
-        /// The path of the file.
-        path: PathBuf,
+        /// The folder of the file. The file is named after the code, which no error contains.
+        folder: PathBuf,
         /// The error of the system.
         source: io::Error,
     },

@@ -50,7 +50,7 @@ fn an_app_is_welcomed_with_a_code_and_forwards_nothing_until_it_is_claimed() {
     assert!(matches!(&rig.events()[..], [BridgeEvent::AppReady { code: Some(_), .. }]));
     assert_eq!(rig.app_tools(), Vec::<String>::new());
     let (text, failed) = rig.call_text(1, "ledger__t", "{}");
-    assert!(failed && text.contains(welcome["claimCode"].as_str().unwrap()), "the error names the code: {text}");
+    assert!(failed && !text.contains(welcome["claimCode"].as_str().unwrap()), "the error names no code: {text}");
     rig.app(app, &notification("actions/list_changed", r#"{"actions":[]}"#));
     rig.app(app, &notification("log", r#"{"level":"error","message":"spam"}"#));
     assert!(rig.agent_received().is_empty());
@@ -628,7 +628,7 @@ fn pending_claims_of_connected_and_announced_apps_are_listed_newest_first() {
     assert!(!rig.call_text(1, "tesseron__list_pending_claims", "{}").0.starts_with('{'));
     let first = rig.greet("first");
     rig.at(1000);
-    let second = rig.greet("second");
+    rig.greet("second");
     rig.bridge.advertise(vec![Advertised {
         code: ClaimCode::parse("PQ7N-4D").unwrap(),
         app_id: Some(String::from("third")),
@@ -641,16 +641,14 @@ fn pending_claims_of_connected_and_announced_apps_are_listed_newest_first() {
     let claims = answer["pending_claims"].as_array().unwrap();
     let ids: Vec<_> = claims.iter().map(|claim| claim["app_id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["second", "third", "first"]);
-    assert_eq!(claims[0]["code"], json!(rig.apps[second].code));
     let [first_claim, third_claim] = [&claims[2], &claims[1]].map(|claim| claim.as_object().unwrap());
-    let code = rig.apps[first].code.clone().unwrap();
-    // The members and the texts of the reference implementation (`docs/protocols/tesseron.md`, "The gateway as an MCP server").
+    // The members of the reference implementation (`docs/protocols/tesseron.md`, "The gateway as an MCP server"), but no code.
     let of_gateway = json!({
-        "code": code, "app_id": "first", "app_name": "FIRST", "minted_at": EPOCH_MS, "minted_at_iso": "2026-11-21T11:11:02.592Z",
+        "app_id": "first", "app_name": "FIRST", "minted_at": EPOCH_MS, "minted_at_iso": "2026-11-21T11:11:02.592Z",
         "source": "gateway-minted",
     });
     let of_host = json!({
-        "code": "PQ7N-4D", "app_id": "third", "app_name": "Third", "minted_at": EPOCH_MS + 500,
+        "app_id": "third", "app_name": "Third", "minted_at": EPOCH_MS + 500,
         "minted_at_iso": "2026-11-21T11:11:03.092Z", "source": "host-minted", "instance_id": "i-3", "expires_at": EPOCH_MS + 600_500,
         "expires_at_iso": "2026-11-21T11:21:03.092Z",
     });
@@ -683,10 +681,37 @@ fn a_pending_app_without_an_id_is_listed_by_its_name_and_without_an_expiry_if_it
     assert!(claim.get("expires_at").is_none() && claim.get("expires_at_iso").is_none(), "{claim}");
 }
 
-/// The manifest of an app can be out of date if another gateway has claimed the app. A regression: the error then suggested the code that
-/// had just been refused.
+/// In the field an agent read the codes of all waiting apps in the list of pending claims, and in each error about a claim or an app. A code
+/// is for the agent that a person gives it to.
 #[test]
-fn an_error_never_suggests_the_code_that_was_just_refused() {
+fn no_reply_to_the_agent_contains_a_code() {
+    let mut rig = Rig::new();
+    rig.bridge.advertise(vec![advertised("PQ7N-4D", "Ledger")]);
+    let connected = rig.greet("notes");
+    let codes = [rig.apps[connected].code.clone().unwrap(), String::from("PQ7N-4D")];
+    claim_by_code(&mut rig, 1, "OTHER");
+    let (claim, _) = rig.wanted_claim();
+    rig.bridge.refuse_claim(claim, "no app has this code", rig.now);
+    rig.deliver();
+    let mut replies = vec![rig.response(1).to_string()];
+    for (id, tool) in [(2, "tesseron__list_pending_claims"), (3, "notes__t"), (4, "nobody__t"), (5, "tesseron__list_actions")] {
+        replies.push(rig.call_result(id, tool, "{}").to_string());
+    }
+    for arguments in [r#"{"app_id":"notes","action":"t"}"#, r#"{"app_id":"nobody","action":"t"}"#] {
+        replies.push(rig.call_result(6, "tesseron__invoke_action", arguments).to_string());
+    }
+    rig.agent(&request(7, "tools/list", "{}"));
+    replies.push(rig.response(7).to_string());
+    for reply in &replies {
+        assert!(!codes.iter().any(|code| reply.contains(code)), "{reply}");
+    }
+    assert!(replies[0].contains("notes, Ledger"), "the apps are named: {}", replies[0]);
+}
+
+/// The manifest of an app can be out of date if another gateway has claimed the app. A regression: the error then suggested the app whose
+/// code had just been refused.
+#[test]
+fn an_error_never_suggests_the_app_whose_code_was_just_refused() {
     let mut rig = Rig::new();
     let (spent, other) = ("PQ7N-4D", "AB3X-7K");
     rig.bridge.advertise(vec![advertised(spent, "Spent")]);
@@ -695,16 +720,16 @@ fn an_error_never_suggests_the_code_that_was_just_refused() {
     rig.bridge.refuse_claim(claim, "the claim is already bound to an agent", rig.now);
     rig.deliver();
     let (text, failed) = tests::bridge::text_of(&rig.response(1)["result"]);
-    assert!(failed && !text.to_uppercase().contains(spent), "{text}");
+    assert!(failed && !text.contains("Spent"), "{text}");
     assert!(text.contains("Ask the user for the code"), "the error names the next step: {text}");
-    // The next error does not name the refused code either, but names the other pending code.
+    // The next error does not name that app either, but names the other one.
     rig.bridge.advertise(vec![advertised(spent, "Spent"), advertised(other, "Other")]);
     let (text, _) = rig.call_text(2, "spent__t", "{}");
-    assert!(!text.contains(spent) && text.contains(other), "{text}");
-    // After another claim succeeds, the refused code may be suggested again.
+    assert!(!text.contains("Spent") && text.contains("Other"), "{text}");
+    // After another claim succeeds, the app may be suggested again.
     let app = rig.greet("ledger");
     rig.claim(app);
-    assert!(rig.call_text(4, "spent__t", "{}").0.contains(spent));
+    assert!(rig.call_text(4, "spent__t", "{}").0.contains("Spent"));
 }
 
 #[test]
