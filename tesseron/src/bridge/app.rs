@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::app_state::App;
 use super::manifest::Manifest;
+use super::notices::Change;
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, Leg, RelayedInput, Route, ShownCode};
 use crate::claims::{Admission, ChannelId, Departure};
@@ -77,14 +78,14 @@ impl Bridge {
             Notice::Actions(list) => {
                 app.set_actions(&list);
                 if self.registry.is_claimed(channel) {
-                    self.notices.change_tools();
+                    self.notices.add(Change::Tools);
                 }
                 self.mark_unprocessed(Leg::Agent);
             }
             Notice::Resources(list) => {
                 app.set_resources(&list);
                 if self.registry.is_claimed(channel) {
-                    self.notices.change_resources();
+                    self.notices.add(Change::Resources);
                 }
                 self.mark_unprocessed(Leg::Agent);
             }

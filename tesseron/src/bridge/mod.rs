@@ -3,7 +3,7 @@
 //!
 //! A bridge owns the sessions of its legs. A method of a bridge returns only after each event on one leg has had its effects on the
 //! others, so no message of a call is queued between the legs. Only notifications about lists and resources, and renewals of subscriptions,
-//! wait until a session has room for them. The messages correspond as follows:
+//! wait until a session has room for them; the same notification is sent at most once in 100 ms. The messages correspond as follows:
 //!
 //! | the agent | an app |
 //! |---|---|
@@ -203,7 +203,7 @@ pub struct Bridge {
     last_refused: Option<ClaimCode>,
     /// Apps that the owner has announced with [`Self::advertise`].
     advertised: Vec<Advertised>,
-    /// Notifications that wait until the agent's session has room for them.
+    /// Notifications for the agent that wait.
     notices: Notices,
     /// Legs whose sessions may have events that are not handled yet. Each method call that may cause events adds its leg; only
     /// [`Self::process_events`] removes it.
@@ -384,6 +384,10 @@ impl Bridge {
         if forgets {
             self.forget_subscriptions();
         }
+        if self.notices.poll_timeout().is_some_and(|due| due <= self.now) {
+            self.mark_unprocessed(Leg::Agent);
+            self.process_events();
+        }
         while let Some((_, leg)) = self.deadlines.first().copied().filter(|(due, _)| *due <= self.now) {
             let at = self.now;
             if let Some(session) = self.session_mut(leg) {
@@ -430,7 +434,7 @@ impl Bridge {
         let frame = session.poll_transmit();
         // Polling the last frame may close the session, and polling any frame of the agent makes room for notifications.
         let closed = session.is_closed();
-        if leg == Leg::Agent && !self.notices.is_empty() {
+        if leg == Leg::Agent && self.notices.has_ready() {
             self.send_notices();
         }
         // Subscriptions that are renewed at a resumed app wait for room, too.
@@ -489,11 +493,13 @@ impl Bridge {
         !self.events.is_empty()
     }
 
-    /// The next deadline of all legs and of the app sessions that may be resumed, at which [`Self::handle_timeout`] must be called.
+    /// The next deadline of all legs, of the app sessions that may be resumed, and of notifications for the agent, at which
+    /// [`Self::handle_timeout`] must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let legs = self.deadlines.first().map(|(due, _)| *due);
-        [legs, self.registry.poll_timeout()].into_iter().flatten().min()
+        let notices = self.notices.poll_timeout().filter(|_| self.agent.is_ready());
+        [legs, self.registry.poll_timeout(), notices].into_iter().flatten().min()
     }
 
     // ---- State ----

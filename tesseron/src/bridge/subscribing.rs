@@ -1,5 +1,6 @@
 //! The subscriptions of the agent: its requests, and their renewal when an app reconnects.
 
+use super::notices::Change;
 use super::subscription::Subscription;
 use super::surface::parts_of;
 use super::translate::{self, Purpose};
@@ -112,7 +113,7 @@ impl Bridge {
         let subscribed = |subscription: &Subscription| subscription.channel() == Some(channel) && subscription.name() == name;
         let uri = self.subscriptions.iter().find(|(_, subscription)| subscribed(subscription)).map(|(uri, _)| uri.clone());
         if let Some(uri) = uri {
-            self.notices.update(uri);
+            self.notices.add(Change::Value(uri));
             self.mark_unprocessed(Leg::Agent);
         }
     }
@@ -201,7 +202,7 @@ impl Bridge {
                 self.subscriptions.remove(&uri);
             }
         }
-        self.notices.update(uri);
+        self.notices.add(Change::Value(uri));
         self.mark_unprocessed(Leg::Agent);
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::manifest::{Action, Manifest};
 use super::meta::{self, Surface};
+use super::notices::Change;
 use super::translate;
 use super::{Bridge, Leg, tool_name};
 use crate::claims::{AppId, ChannelId};
@@ -37,12 +38,12 @@ impl Room {
 impl Bridge {
     /// Queues notifications that tools and resources have changed.
     pub(super) fn change_surface(&mut self) {
-        self.notices.change_tools();
-        self.notices.change_resources();
+        self.notices.add(Change::Tools);
+        self.notices.add(Change::Resources);
         self.mark_unprocessed(Leg::Agent);
     }
 
-    /// Sends the queued notifications to the agent, as far as there is room.
+    /// Sends the queued notifications to the agent, as far as they are due and there is room.
     pub(super) fn send_notices(&mut self) {
         if self.agent.is_ready() {
             self.notices.send(&mut self.agent, self.now);

@@ -776,7 +776,7 @@ fn tools_are_listed_in_the_order_of_the_apps_actions() {
 fn item_100_a_new_list_of_actions_replaces_the_old_one_and_the_agent_is_notified() {
     let (mut rig, app) = rig();
     let list = r#"{"actions":[{"name":"void_entry","description":"","inputSchema":{"type":"object"}}]}"#;
-    rig.app(app, &notification("actions/list_changed", list));
+    rig.later(100).app(app, &notification("actions/list_changed", list));
     assert_eq!(rig.agent_received(), [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#]);
     assert_eq!(rig.app_tools(), ["ledger__void_entry"]);
     rig.app(app, &notification("actions/list_changed", r#"{"actions":[]}"#));

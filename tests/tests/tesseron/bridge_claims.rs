@@ -91,7 +91,7 @@ fn a_claim_notifies_the_agent_that_tools_and_resources_have_changed() {
     assert_eq!(rig.app_tools(), ["ledger__t"]);
     claim_by_code(&mut rig, 2, &code);
     assert_eq!(rig.agent_received().len(), 1, "a second claim changes nothing");
-    rig.lose(app);
+    rig.later(100).lose(app);
     assert_eq!(rig.notifications("notifications/tools/list_changed").len(), 1);
     assert_eq!(rig.app_tools(), Vec::<String>::new());
 }

@@ -108,7 +108,7 @@ fn a_flood_of_notifications_is_bounded_and_does_not_hold_up_responses() {
 #[test]
 fn a_notification_without_room_in_the_queue_is_sent_once_there_is_room() {
     let TwoApps { mut rig, bad, .. } = TwoApps::narrow();
-    rig.stall(Leg::Agent);
+    rig.later(200).stall(Leg::Agent);
     let spam = "x".repeat(1 << 10);
     for _ in 0..40 {
         rig.app(bad, &notification("log", &format!(r#"{{"level":"error","message":"{spam}"}}"#)));

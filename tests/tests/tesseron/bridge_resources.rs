@@ -307,8 +307,9 @@ fn after_a_resume_a_subscription_is_renewed() {
         );
         rig.drop_received().app(ledger.app, &answered(&asked, "null"));
         assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})], "an update in the meantime would have been missed");
-        rig.app(ledger.app, &updated(&subscription, "1"));
+        rig.later(100).app(ledger.app, &updated(&subscription, "1"));
         assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
+        rig.later(100);
     }
     rig.agent(&unsubscribe(2, URI));
     let (_, params) = rig.app_request(ledger.app, "resources/unsubscribe");
@@ -330,8 +331,38 @@ fn an_app_that_resumes_while_its_old_channel_still_seems_open_is_subscribed_agai
     // Later frames of the old channel and its end have no effect.
     rig.resume(leg).app(old, &updated(&subscription, "0")).lose(old);
     assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
-    rig.app(ledger.app, &updated(&subscription, "1"));
+    rig.later(100).app(ledger.app, &updated(&subscription, "1"));
     assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
+}
+
+/// In the field 735 000 notifications of one app's `actions/list_changed` reached the agent in 8 s. The first is passed on at once, and the
+/// last after at most 100 ms.
+#[test]
+fn a_flood_of_changes_becomes_at_most_ten_notifications_a_second() {
+    for (method, from_app) in [
+        ("notifications/tools/list_changed", notification("actions/list_changed", r#"{"actions":[]}"#)),
+        ("notifications/resources/list_changed", notification("resources/list_changed", r#"{"resources":[]}"#)),
+        ("notifications/resources/updated", String::new()),
+    ] {
+        let mut rig = Rig::new();
+        let app = rig.join("ledger");
+        let subscription = subscribed(&mut rig, app, 1);
+        let from_app = if from_app.is_empty() { updated(&subscription, "1") } else { from_app };
+        rig.at(1_000).drop_received();
+        for step in 0..800 {
+            rig.at(1_000 + step * 10);
+            for _ in 0..10 {
+                rig.app(app, &from_app);
+            }
+        }
+        rig.later(1_000);
+        let received = rig.agent_received_at();
+        assert!(received.iter().all(|frame| value(&frame.text)["method"] == method), "{method}");
+        let times: Vec<_> = received.iter().map(|frame| frame.at).collect();
+        // The last change came at 8 990 ms.
+        assert_eq!(times, (10..=90).map(|tenth| tenth * 100).collect::<Vec<_>>(), "{method}");
+        assert_eq!(rig.bridge.poll_timeout(), None, "{method}: no deadline remains");
+    }
 }
 
 /// An app that makes its own claim codes can offer the same session id and token with the next code.
@@ -584,7 +615,7 @@ fn renewals_pause_while_the_leg_of_the_app_is_full() {
 #[test]
 fn a_new_list_of_resources_replaces_the_old_one_and_the_agent_is_notified() {
     let (mut rig, app) = rig();
-    rig.app(
+    rig.later(100).app(
         app,
         &notification("resources/list_changed", r#"{"resources":[{"name":"rate","description":"r","subscribable":false}]}"#),
     );
