@@ -24,6 +24,12 @@ pub trait ListenTcp<L>: Accept<L> {
     /// # Cancel safety
     /// An implementation must be cancel safe: if the future is dropped, no listener remains.
     fn bind(address: &str) -> impl Future<Output = io::Result<(L, SocketAddr)>> + Send;
+
+    /// Waits for the next connection, as [`Accept::accept`] does. Also returns the addresses of its ends, first ours.
+    ///
+    /// # Cancel safety
+    /// An implementation must be cancel safe: if the future is dropped, no connection is lost.
+    fn accept_with_ends(listener: &L) -> impl Future<Output = io::Result<(Self::Transport, [SocketAddr; 2])>> + Send;
 }
 
 /// A TCP listener. `L` is the listening socket of a runtime, and `B` implements listening and accepting for that runtime.
@@ -61,6 +67,17 @@ impl<B: ListenTcp<L>, L> TcpListener<B, L> {
     /// [`Error::Accept`]. The listener can still be used.
     pub async fn accept(&self) -> Result<B::Transport, Error> {
         B::accept(&self.listener).await.map_err(Error::accepting_on(self.address))
+    }
+
+    /// Waits for the next connection, and returns it with the addresses of its ends, first ours.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no connection is lost.
+    ///
+    /// # Errors
+    /// [`Error::Accept`]. The listener can still be used.
+    pub async fn accept_with_ends(&self) -> Result<(B::Transport, [SocketAddr; 2]), Error> {
+        B::accept_with_ends(&self.listener).await.map_err(Error::accepting_on(self.address))
     }
 }
 

@@ -1,4 +1,5 @@
 use std::io;
+use std::net::SocketAddr;
 
 use http_service::{Acceptor, ConnectionLimits, HttpListener, HttpService};
 use smol::net::TcpListener;
@@ -49,5 +50,9 @@ impl Acceptor for Sockets {
         // disconnected.
         let _ = stream.set_nodelay(true);
         Ok(Socket(stream))
+    }
+
+    fn ends(io: &Socket) -> Option<(SocketAddr, SocketAddr)> {
+        Some((io.0.local_addr().ok()?, io.0.peer_addr().ok()?))
     }
 }

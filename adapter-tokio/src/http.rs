@@ -1,4 +1,5 @@
 use std::io;
+use std::net::SocketAddr;
 
 use http_service::{Acceptor, ConnectionLimits, HttpListener, HttpService};
 use hyper_util::rt::TokioIo;
@@ -49,5 +50,9 @@ impl Acceptor for Sockets {
         // disconnected.
         let _ = stream.set_nodelay(true);
         Ok(TokioIo::new(stream))
+    }
+
+    fn ends(io: &TokioIo<TcpStream>) -> Option<(SocketAddr, SocketAddr)> {
+        Some((io.inner().local_addr().ok()?, io.inner().peer_addr().ok()?))
     }
 }

@@ -35,7 +35,7 @@ impl Accept<net::TcpListener> for TokioIo {
     type Transport = Tcp;
 
     async fn accept(listener: &net::TcpListener) -> io::Result<Tcp> {
-        listener.accept().await.and_then(|(stream, _)| tcp(stream))
+        Ok(Self::accept_with_ends(listener).await?.0)
     }
 }
 
@@ -44,6 +44,12 @@ impl ListenTcp<net::TcpListener> for TokioIo {
         let listener = net::TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         Ok((listener, address))
+    }
+
+    async fn accept_with_ends(listener: &net::TcpListener) -> io::Result<(Tcp, [SocketAddr; 2])> {
+        let (stream, remote) = listener.accept().await?;
+        let local = stream.local_addr()?;
+        Ok((tcp(stream)?, [local, remote]))
     }
 }
 

@@ -3,7 +3,9 @@
 //! ```text
 //!   Reading --- the body was read, or is not needed ---> Waiting --- there is a head ---> (done)
 //!      |                                                                                     ^
-//!      '--- there are no random bytes for the id of a session: the response is 503 ----------'
+//!      '--- there are no random bytes for the id of a session: the response is 503 ----------|
+//!                                                                                            |
+//!   Unauthorized --- the response is 401 ----------------------------------------------------'
 //! ```
 
 use core::convert::Infallible;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use protocol_core::http::{ResponseHead, ResponsePart};
@@ -44,14 +46,19 @@ pin_project! {
         Reading { owner: Arc<Owner>, parts: Option<Parts>, #[pin] body: B, needs_body: bool, read: PartialBody },
         /// There is no head yet. The exchange is taken out with the head.
         Waiting { exchange: Option<Exchange> },
+        /// The request was not admitted.
+        Unauthorized,
     }
 }
 
 impl<B> HttpFuture<B> {
-    pub(crate) fn new(owner: Arc<Owner>, request: Request<B>) -> Self {
-        let (parts, body) = request.into_parts();
+    pub(crate) fn new(owner: Arc<Owner>, parts: Parts, body: B) -> Self {
         let needs_body = owner.needs_body(&parts);
         Self { state: State::Reading { owner, parts: Some(parts), body, needs_body, read: PartialBody::default() } }
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self { state: State::Unauthorized }
     }
 
     /// Returns `true` until the body of the request was read, or, if the body is not needed, until the first poll.
@@ -76,6 +83,7 @@ impl<B: Body> Future for HttpFuture<B> {
         let mut state = self.project().state;
         loop {
             let exchange = match state.as_mut().project() {
+                StateProjection::Unauthorized => return Poll::Ready(Ok(unauthorized())),
                 StateProjection::Reading { owner, parts, body, needs_body, read } => {
                     let body = if *needs_body { ready!(read.poll_read(body, owner.body_limit(), cx)) } else { Bytes::new() };
                     let Some(parts) = parts.take() else { return Poll::Pending };
@@ -121,6 +129,16 @@ fn response(head: ResponseHead<'static>, body: HttpBody) -> Response<HttpBody> {
             response.headers_mut().append(name, value);
         }
     }
+    response
+}
+
+/// The response to a request that was not admitted.
+fn unauthorized() -> Response<HttpBody> {
+    const TEXT: &[u8] = b"this server serves only its own user, or clients with its bearer token\n";
+    let mut response = Response::new(HttpBody::whole(Some(Bytes::from_static(TEXT))));
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response
 }
 

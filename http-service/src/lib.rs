@@ -69,6 +69,8 @@
 //! A layer can verify the caller, and put values into the extensions of the request. Handlers get the whole head, with these extensions,
 //! from [`Context::extensions`](endpoint::Context::extensions), as [`http::request::Parts`]. If the layer adds a [`Principal`], a session
 //! belongs to the principal that has opened it: a request of any other principal to that session is answered with 404.
+//!
+//! A server of one user, such as a gateway, needs no principals, but only a [`Guard`], which admits or refuses each connection and request.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -84,6 +86,7 @@
 
 mod body;
 mod future;
+mod guard;
 mod host_origin;
 #[cfg(feature = "hyper")]
 mod listen;
@@ -96,6 +99,7 @@ mod tests;
 pub use body::HttpBody;
 pub use endpoint::{Principal, TimedRuntime};
 pub use future::HttpFuture;
+pub use guard::Guard;
 pub use host_origin::{HostOriginBody, HostOriginFuture, HostOriginLayer, HostOriginService};
 #[cfg(feature = "hyper")]
 pub use listen::{Acceptor, ConnectionLimits, HttpListener};

@@ -32,6 +32,7 @@ use pin_project_lite::pin_project;
 use protocol_core::Instant;
 use protocol_core::drive::Timer;
 
+use crate::guard::Trusted;
 use crate::{HttpBody, HttpFuture, HttpService};
 
 /// The time to wait after a connection could not be accepted. The usual reason is that there are no free file descriptors until clients
@@ -72,6 +73,12 @@ pub trait Acceptor: Send + Sync + 'static {
     /// # Cancel safety
     /// An implementation must be cancel safe: if the future is dropped, no connection is lost.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
+
+    /// The addresses of a connection: of our end, and of the client's. `None` if they are not known; then a [`Guard`](crate::Guard) trusts
+    /// no connection.
+    fn ends(_io: &Self::Io) -> Option<(SocketAddr, SocketAddr)> {
+        None
+    }
 }
 
 /// Serves an [`HttpService`] to all clients that connect to a socket, in tasks of its own, over HTTP/1.1 and HTTP/2. [`close`](Self::close)
@@ -268,7 +275,8 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
             Some(Ok(io)) => {
                 connections.listening.with_state(Listening::add_connection);
                 let open = Open { listening: Arc::clone(&connections.listening), waiter: None };
-                connections.runtime.spawn(Box::pin(serve(io, open, Arc::clone(&connections))));
+                let ends = A::ends(&io);
+                connections.runtime.spawn(Box::pin(serve(io, ends, open, Arc::clone(&connections))));
             }
             Some(Err(error)) if is_of_connection(&error) => {}
             Some(Err(_)) => {
@@ -358,13 +366,17 @@ impl Drop for Open {
 }
 
 /// Serves one connection to its end. Errors of the connection are ignored, since the client causes them.
-async fn serve<I>(io: I, mut open: Open, connections: Arc<Connections>)
+async fn serve<I>(io: I, ends: Option<(SocketAddr, SocketAddr)>, mut open: Open, connections: Arc<Connections>)
 where
     I: Read + Write + Unpin + Send + 'static,
 {
     let runtime = &connections.runtime;
     let activity = Arc::new(Activity::new(Arc::clone(runtime)));
-    let service = ConnectionService { service: connections.service.clone(), activity: Arc::clone(&activity) };
+    let is_trusted = match (connections.service.guard(), ends) {
+        (Some(guard), Some((local, remote))) => guard.trusts(local, remote).await,
+        _ => false,
+    };
+    let service = ConnectionService { service: connections.service.clone(), activity: Arc::clone(&activity), is_trusted };
     let socket = Socket::new(io);
     let mut connection = pin!(connections.builder.serve_connection(socket.clone(), service).into_owned());
     let mut timer: Box<dyn Timer + Send + Sync> = runtime.timer();
@@ -559,6 +571,7 @@ impl Drop for Served {
 struct ConnectionService {
     service: HttpService,
     activity: Arc<Activity>,
+    is_trusted: bool,
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
@@ -566,9 +579,12 @@ impl Service<Request<Incoming>> for ConnectionService {
     type Error = Infallible;
     type Future = ServedFuture;
 
-    fn call(&self, request: Request<Incoming>) -> ServedFuture {
+    fn call(&self, mut request: Request<Incoming>) -> ServedFuture {
         self.activity.touch();
         self.activity.is_http1.store(request.version() < Version::HTTP_2, Ordering::Release);
+        if self.is_trusted {
+            request.extensions_mut().insert(Trusted);
+        }
         ServedFuture { inner: self.service.call(request), activity: Arc::clone(&self.activity), served: None, was_told: false }
     }
 }

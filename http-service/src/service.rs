@@ -15,6 +15,7 @@ use protocol_core::http::HttpServerConfig;
 
 use crate::body::{BufferedBody, HttpBody};
 use crate::future::HttpFuture;
+use crate::guard::{Guard, admits};
 use crate::server::{OtherMachine, Owner};
 
 /// MCP over Streamable HTTP, as a [`tower_service::Service`] for requests with any type of body. It is always ready, and never returns an
@@ -28,6 +29,7 @@ use crate::server::{OtherMachine, Owner};
 #[derive(Clone)]
 pub struct HttpService {
     owner: Arc<Owner>,
+    guard: Option<Arc<dyn Guard>>,
 }
 
 impl HttpService {
@@ -41,7 +43,7 @@ impl HttpService {
     /// Serves `service` with the configuration `config`. The era of `config` replaces the era that `service` is configured with.
     #[must_use]
     pub fn with_config(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
-        Self { owner: Arc::new(Owner::of_service(service, runtime, config)) }
+        Self::of(Owner::of_service(service, runtime, config))
     }
 
     /// Serves sessions by machines of your own, such as the agent's leg of a gateway: `open` makes a machine for each session, or refuses
@@ -54,7 +56,31 @@ impl HttpService {
         config: HttpServerConfig,
     ) -> Self {
         let open = move || open().map(|machine| Box::new(machine) as OtherMachine);
-        Self { owner: Arc::new(Owner::of_machines(open, runtime, config)) }
+        Self::of(Owner::of_machines(open, runtime, config))
+    }
+
+    fn of(owner: Owner) -> Self {
+        Self { owner: Arc::new(owner), guard: None }
+    }
+
+    /// Serves only the requests that `guard` admits; see [`Guard`]. Without a guard, all requests are served.
+    #[must_use]
+    pub fn guarded(self, guard: impl Guard) -> Self {
+        Self { guard: Some(Arc::new(guard)), ..self }
+    }
+
+    #[cfg(feature = "hyper")]
+    pub(crate) fn guard(&self) -> Option<&Arc<dyn Guard>> {
+        self.guard.as_ref()
+    }
+
+    fn answer<B: Body>(&self, request: Request<B>) -> HttpFuture<B> {
+        let (parts, body) = request.into_parts();
+        if self.guard.as_ref().is_none_or(|guard| admits(&**guard, &parts)) {
+            HttpFuture::new(Arc::clone(&self.owner), parts, body)
+        } else {
+            HttpFuture::unauthorized()
+        }
     }
 
     /// Answers one request, for servers without tower: takes a head and a body, and returns a head and a [body in
@@ -68,7 +94,7 @@ impl HttpService {
     /// Not cancel safe: dropping the future, or later the body, means that the client has disconnected, as for an [`HttpFuture`].
     pub async fn respond(&self, request: Request<Bytes>) -> Response<HttpBody> {
         let request = request.map(BufferedBody::new);
-        let Ok(response) = HttpFuture::new(Arc::clone(&self.owner), request).await;
+        let Ok(response) = self.answer(request).await;
         response
     }
 
@@ -107,7 +133,7 @@ impl<B: Body> tower_service::Service<Request<B>> for HttpService {
     }
 
     fn call(&mut self, request: Request<B>) -> HttpFuture<B> {
-        HttpFuture::new(Arc::clone(&self.owner), request)
+        self.answer(request)
     }
 }
 
@@ -118,7 +144,7 @@ impl<B: Body> hyper::service::Service<Request<B>> for HttpService {
     type Future = HttpFuture<B>;
 
     fn call(&self, request: Request<B>) -> HttpFuture<B> {
-        HttpFuture::new(Arc::clone(&self.owner), request)
+        self.answer(request)
     }
 }
 

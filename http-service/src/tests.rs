@@ -5,6 +5,7 @@ use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, Waker};
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +25,7 @@ use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::{
-    Allowed, HostOriginLayer, HttpBody, HttpFuture, HttpServerConfig, HttpService, Principal, ResponseStream, TimedRuntime,
+    Allowed, Guard, HostOriginLayer, HttpBody, HttpFuture, HttpServerConfig, HttpService, Principal, ResponseStream, TimedRuntime,
 };
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -560,6 +561,36 @@ fn a_body_is_read_up_to_the_limit_and_not_at_all_if_the_head_is_refused() {
         let response = bench.executor.block_on(bench.service.call(request)).expect("a response").expect("no error");
         assert!([403, 415, 406].contains(&response.status().as_u16()));
     }
+}
+
+/// Admits only requests with a token.
+struct ByToken;
+
+impl Guard for ByToken {
+    fn trusts(&self, _: SocketAddr, _: SocketAddr) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        Box::pin(core::future::ready(false))
+    }
+
+    fn admits(&self, token: Option<&str>) -> bool {
+        token == Some("right")
+    }
+}
+
+/// In the field a stranger ended the session of a gateway's agent with an `initialize`.
+#[test]
+fn a_request_that_the_guard_does_not_admit_gets_401_before_its_body_is_read() {
+    let bench = Bench::new();
+    let mut guarded = bench.service.clone().guarded(ByToken);
+    for fields in [&[][..], &[("authorization", "Bearer wrong")], &[("authorization", "Basic right")]] {
+        let refused = guarded.call(request("POST", fields, Unread));
+        let response = bench.executor.block_on(refused).expect("a response").expect("no error");
+        assert_eq!((response.status().as_u16(), &response.headers()["www-authenticate"]), (401, &"Bearer".parse().unwrap()));
+    }
+    assert_eq!(bench.service.sessions(), 0);
+    let body = Whole(Some(Bytes::from_static(INITIALIZE.as_bytes())));
+    let admitted = guarded.call(request("POST", &[("authorization", "Bearer right")], body));
+    let response = bench.executor.block_on(admitted).expect("a response").expect("no error");
+    assert_eq!((response.status().as_u16(), bench.service.sessions()), (200, 1));
 }
 
 #[test]

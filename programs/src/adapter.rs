@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
@@ -148,7 +149,15 @@ pub struct Listener {
     /// The address of the listener, in the form that [`Place`] takes.
     pub address: String,
     /// Accepts the next connection.
-    pub accept: Box<dyn Fn() -> BoxFuture<'static, Result<Transport, Error>> + Send + Sync>,
+    pub accept: Box<dyn Fn() -> BoxFuture<'static, Result<Accepted, Error>> + Send + Sync>,
+}
+
+/// A connection that was accepted.
+pub struct Accepted {
+    /// The connection.
+    pub transport: Transport,
+    /// The addresses of its ends, first ours; `None` on a Unix socket.
+    pub ends: Option<[SocketAddr; 2]>,
 }
 
 /// A connection.
@@ -170,12 +179,23 @@ macro_rules! boxed {
         let (one, other) = $pair;
         (Box::new(one) as $crate::adapter::Transport, Box::new(other) as $crate::adapter::Transport)
     }};
-    (listener $address:expr, $listener:expr) => {{
+    (listener $address:expr, $listener:expr) => {
+        $crate::boxed!(accepting $address, $listener, |listener| listener.accept().await.map(|accepted| (accepted, None)))
+    };
+    (tcp_listener $address:expr, $listener:expr) => {
+        $crate::boxed!(accepting $address, $listener, |listener| {
+            listener.accept_with_ends().await.map(|(accepted, ends)| (accepted, Some(ends)))
+        })
+    };
+    (accepting $address:expr, $listener:expr, |$shared:ident| $accepted:expr) => {{
         let address = $address.to_string();
         let listener = std::sync::Arc::new($listener);
-        let accept = move || -> endpoint::BoxFuture<'static, Result<$crate::adapter::Transport, _>> {
-            let listener = std::sync::Arc::clone(&listener);
-            Box::pin(async move { listener.accept().await.map(|accepted| Box::new(accepted) as $crate::adapter::Transport) })
+        let accept = move || -> endpoint::BoxFuture<'static, Result<$crate::adapter::Accepted, _>> {
+            let $shared = std::sync::Arc::clone(&listener);
+            Box::pin(async move {
+                let (transport, ends) = $accepted?;
+                Ok($crate::adapter::Accepted { transport: Box::new(transport), ends })
+            })
         };
         $crate::adapter::Listener { address, accept: Box::new(accept) }
     }};

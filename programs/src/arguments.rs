@@ -125,6 +125,13 @@ and exits; if its stdout is closed, too, it exits at once.
 With --http the client connects over Streamable HTTP. There is one session at a time: a client that opens
 one ends the session before it, since an app has one gateway.
 
+With --tcp and --http only programs of the user who runs the gateway are served, as far as the system
+reports the user of a connection, as Linux does. Over HTTP also a client with the token in the file of
+--token-file is served, in the header `Authorization: Bearer TOKEN`. Where the system does not report users,
+--http needs --token-file, and --tcp does not listen. A connection of another user is closed over TCP, and
+gets 401 over HTTP. With --allow-any-user all are served, and any user can then call the tools of the apps
+that are claimed.
+
 Apps are found by their manifests in the home; the gateway connects only to apps of this user on this
 machine. Claim an app by giving the model the code that the app shows.
 
@@ -134,13 +141,15 @@ Environment: TESSERON_TOOL_SURFACE and TESSERON_RESUME_TTL_MS (in milliseconds) 
 Exit status:
   0  the client has disconnected, or a signal has ended the program
   2  the command line is invalid
-  4  the transport cannot be opened, it broke, or the client on stdin made no handshake, sent a line that
-     is too long, or did not read its answers
+  4  the transport cannot be opened, or not without serving any user; the token cannot be written; the
+     transport broke; or the client on stdin made no handshake, sent a line that is too long, or did not
+     read its answers
 ";
 
 /// A gateway from an MCP client to the Tesseron apps of this user.
 #[derive(Debug, Parser)]
 #[command(name = "gateway", disable_help_subcommand = true, after_help = GATEWAY_HELP)]
+#[command(group(ArgGroup::new("listen").args(["tcp", "http"])))]
 struct GatewayLine {
     /// Listen on ADDR, as in 127.0.0.1:7777, instead of stdin; port 0 picks one. The address goes to stderr.
     #[arg(long, value_name = "ADDR")]
@@ -148,6 +157,12 @@ struct GatewayLine {
     /// Listen on ADDR as with --tcp, and serve over HTTP.
     #[arg(long, value_name = "ADDR", conflicts_with = "tcp")]
     http: Option<String>,
+    /// Write a new bearer token to FILE, which only this user can read, and serve HTTP clients that present it.
+    #[arg(long, value_name = "FILE", requires = "http", conflicts_with_all = ["tcp", "allow_any_user"])]
+    token_file: Option<PathBuf>,
+    /// Serve programs of any user of this machine, or of any machine that can reach the address.
+    #[arg(long, requires = "listen")]
+    allow_any_user: bool,
     /// Find the manifests below DIR instead of the home of the user.
     #[arg(long, value_name = "DIR")]
     home: Option<PathBuf>,
@@ -319,6 +334,8 @@ pub struct AppOptions {
 pub(super) struct GatewayOptions {
     pub(super) tcp: Option<String>,
     pub(super) http: Option<String>,
+    pub(super) token_file: Option<PathBuf>,
+    pub(super) allow_any_user: bool,
     pub(super) home: Option<PathBuf>,
     pub(super) surface: Surface,
     pub(super) resume_ttl: Duration,
@@ -463,6 +480,8 @@ pub(super) fn gateway(
         resume_ttl: line.resume_ttl.or_else(ttl_from_environment).unwrap_or(default),
         tcp: line.tcp,
         http: line.http,
+        token_file: line.token_file,
+        allow_any_user: line.allow_any_user,
         home: line.home,
         linger: line.linger,
         verbose: line.verbose,

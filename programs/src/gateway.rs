@@ -16,6 +16,7 @@ use tesseron::TesseronError;
 use tesseron::bridge::{BridgeConfig, BridgeEvent};
 use tesseron::net::{Gateway, Home, Sockets};
 
+use super::access::Access;
 use super::arguments::{self, GatewayOptions};
 use super::display::one_line;
 use super::run::Signals;
@@ -54,8 +55,8 @@ async fn run<A: Adapter + Signals>(adapter: A, options: GatewayOptions) -> u8 {
     };
     let served = async {
         let served = match (&options.tcp, &options.http) {
-            (Some(address), _) => listen(&adapter, &options, &end, address).await.map_err(|error| error.to_string()),
-            (_, Some(address)) => listen_http(&adapter, &options, &end, address).await.map_err(|error| error.to_string()),
+            (Some(address), _) => listen(&adapter, &options, &end, address).await,
+            (_, Some(address)) => listen_http(&adapter, &options, &end, address).await,
             (None, None) => serve(&adapter, &options, &end, Watch::stdio(&adapter, options.linger)).await,
         };
         served.map_or_else(|why| complain("gateway", why, status::NO_SERVER), |()| status::OK)
@@ -64,12 +65,16 @@ async fn run<A: Adapter + Signals>(adapter: A, options: GatewayOptions) -> u8 {
 }
 
 /// Serves one agent after the other.
-async fn listen<A: Adapter>(adapter: &A, options: &GatewayOptions, end: &Bell, address: &str) -> Result<(), TesseronError> {
-    let listener = adapter.listen(Place::Tcp(address.to_owned())).await?;
+async fn listen<A: Adapter>(adapter: &A, options: &GatewayOptions, end: &Bell, address: &str) -> Result<(), String> {
+    let access = Access::new(adapter, options.allow_any_user, None)?;
+    let listener = adapter.listen(Place::Tcp(address.to_owned())).await.map_err(|error| error.to_string())?;
     say(format_args!("gateway: listening on {}", listener.address));
     loop {
         let served = match (listener.accept)().await {
-            Ok(transport) => serve(adapter, options, end, Watch::transport(adapter, transport)).await,
+            Ok(accepted) if access.serves(accepted.ends).await => {
+                serve(adapter, options, end, Watch::transport(adapter, accepted.transport)).await
+            }
+            Ok(_) => continue,
             Err(error) => {
                 // The usual reason is that there are no free file descriptors: wait until some are closed.
                 adapter.sleep(Duration::from_millis(100)).await;
@@ -83,12 +88,8 @@ async fn listen<A: Adapter>(adapter: &A, options: &GatewayOptions, end: &Bell, a
 }
 
 /// Serves one agent over HTTP, until `end` is rung. A new HTTP session ends the previous one.
-async fn listen_http<A: Adapter>(
-    adapter: &A,
-    options: &Arc<GatewayOptions>,
-    end: &Bell,
-    address: &str,
-) -> Result<(), TesseronError> {
+async fn listen_http<A: Adapter>(adapter: &A, options: &Arc<GatewayOptions>, end: &Bell, address: &str) -> Result<(), String> {
+    let access = Access::new(adapter, options.allow_any_user, options.token_file.as_deref())?;
     // The drivers of sessions use the clock of their gateways.
     let sockets = adapter.sockets();
     let runtime = Arc::new(sockets.clone());
@@ -116,7 +117,13 @@ async fn listen_http<A: Adapter>(
     let mut config = HttpServerConfig::default();
     config.era = Era::Legacy;
     let service = HttpService::with_machines(open_session, runtime, config);
-    let listener = adapter.http_listen(address.to_owned(), service, ConnectionLimits::default()).await?;
+    // The file of the token is removed when this future ends or is dropped.
+    let (service, _token_file) = match access {
+        Access::Anyone => (service, None),
+        Access::Checked(checked, file) => (service.guarded(checked), file),
+    };
+    let listener = adapter.http_listen(address.to_owned(), service, ConnectionLimits::default()).await;
+    let listener = listener.map_err(|error| error.to_string())?;
     say(format_args!("gateway: listening on http://{}/mcp", listener.local_addr()));
     end.rung().await;
     listener.close(CLOSE_GRACE);

@@ -37,6 +37,7 @@ pub mod status;
 pub mod tokio;
 pub mod tools;
 
+mod access;
 mod addresses;
 mod answers;
 mod arguments;

@@ -105,8 +105,8 @@ async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>
     serve::announce(&listener.address);
     loop {
         match (listener.accept)().await {
-            Ok(transport) => {
-                let link = adapter.serve(Arc::clone(service), transport);
+            Ok(accepted) => {
+                let link = adapter.serve(Arc::clone(service), accepted.transport);
                 drop(start(&*adapter.runtime(), ending.serve(link.peer, link.end)));
             }
             Err(error) => {

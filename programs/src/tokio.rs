@@ -117,7 +117,7 @@ impl Adapter for Tokio {
             Ok(match place {
                 Place::Tcp(address) => {
                     let listener = TcpListener::bind(&address).await?;
-                    boxed!(listener listener.local_addr(), listener)
+                    boxed!(tcp_listener listener.local_addr(), listener)
                 }
                 #[cfg(unix)]
                 Place::Unix(path) => {

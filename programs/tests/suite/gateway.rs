@@ -65,6 +65,8 @@ mod rows {
         an_agent_that_sends_invalid_frames_gets_errors_and_is_still_served
         agents_come_one_after_the_other_over_tcp
         an_agent_over_http_takes_the_place_of_the_one_before
+        another_user_of_this_machine_is_not_served
+        a_client_with_the_token_of_the_gateway_is_served
         the_surface_is_set_by_the_flag_or_the_environment
         the_gateway_runs_although_its_stderr_is_not_read
         the_gateway_ends_with_status_4_if_its_client_closes_its_output
@@ -1009,10 +1011,110 @@ fn the_gateway_ends_at_the_end_of_input_and_on_a_signal(programs: &Programs) {
     assert_eq!((ended.status, ended.out.as_str()), (Some(0), ""), "{ended:?}");
 }
 
+/// Runs bash as another user; `None` if that is not possible, since only the superuser can.
+fn as_another_user(script: &str, arguments: &[&str]) -> Option<String> {
+    let mut other = Command::new("bash");
+    other.args(["-c", script, "other"]).args(arguments).uid(12345).current_dir("/").stdin(Stdio::null());
+    match other.output() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
+        ran => Some(String::from_utf8_lossy(&ran.expect("a shell").stdout).into_owned()),
+    }
+}
+
+/// Sends `$3` to the port `$1`, with a header `$2`, and prints the answer.
+const POST: &str = r#"
+    exec {s}<>"/dev/tcp/127.0.0.1/$1"
+    printf '%s\r\n' 'POST /mcp HTTP/1.1' "Host: 127.0.0.1:$1" 'Content-Type: application/json' 'Connection: close' \
+        'Accept: application/json, text/event-stream' ${2:+"$2"} "Content-Length: ${#3}" '' >&$s
+    printf '%s' "$3" >&$s
+    cat <&$s
+"#;
+
+/// Starts a gateway that listens. Returns it with its port.
+fn listening_gateway(programs: &Programs, home: &Home, flags: &[&str]) -> (Program, String) {
+    let mut command = programs.command("gateway");
+    command.args(["--home", home.path()]).args(flags).stdin(Stdio::null()).stdout(Stdio::null());
+    let gateway = Program::start(command);
+    let address = gateway.err.nth("listening on", 0);
+    let port = address.trim_end_matches("/mcp").rsplit(':').next().expect("a port").to_owned();
+    (gateway, port)
+}
+
+fn initialize(name: &str) -> String {
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": name, "version": "1" } });
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
+}
+
+/// In the field another user of the machine connected to a gateway over TCP and HTTP, claimed the app of its user, and ended the session of
+/// the agent with an `initialize`.
+fn another_user_of_this_machine_is_not_served(programs: &Programs) {
+    let home = Home::new();
+    let (mut gateway, port) = listening_gateway(programs, &home, &["--http", "127.0.0.1:0"]);
+    let ours = |fields: &str, message: &str, words: &str| {
+        let address = format!("127.0.0.1:{port}");
+        ask_over_http(&mut TcpStream::connect(address).expect("a gateway"), fields, message, words)
+    };
+    let opened = ours("", &initialize("agent"), "serverInfo");
+    let id = opened.lines().find_map(|line| line.to_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned));
+    let session = format!("Mcp-Session-Id: {}\r\nMCP-Protocol-Version: 2025-11-25\r\n", id.expect("a session"));
+    for header in ["", "Authorization: Bearer wrong"] {
+        let Some(answer) = as_another_user(POST, &[&port, header, &initialize("stranger")]) else { return };
+        assert!(answer.starts_with("HTTP/1.1 401 ") && answer.to_lowercase().contains("www-authenticate: bearer"), "{answer}");
+    }
+    gateway.err.nth("is not known to be this user was refused", 0);
+    ours(&session, &json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }).to_string(), "tesseron__claim_session");
+    gateway.signal("-TERM");
+    gateway.wait();
+
+    const ASK: &str = r#"exec {s}<>"/dev/tcp/127.0.0.1/$1"; printf '%s\n' "$2" >&$s; head -n 1 <&$s"#;
+    let (mut gateway, port) = listening_gateway(programs, &home, &["--tcp", "127.0.0.1:0"]);
+    assert_eq!(as_another_user(ASK, &[&port, &initialize("stranger")]).as_deref(), Some(""), "the connection is closed");
+    gateway.err.nth("is not known to be this user was refused", 0);
+    let ask = ["-c", ASK, "ours", &port, &initialize("agent")];
+    let ours = Command::new("bash").args(ask).output().expect("a shell").stdout;
+    assert!(String::from_utf8_lossy(&ours).contains("serverInfo"), "this user is served after that");
+    gateway.signal("-TERM");
+    gateway.wait();
+
+    let (mut gateway, port) = listening_gateway(programs, &home, &["--tcp", "127.0.0.1:0", "--allow-any-user"]);
+    gateway.err.nth("warning: any user of this machine may use this gateway", 0);
+    let answer = as_another_user(ASK, &[&port, &initialize("guest")]).expect("it was possible before");
+    assert!(answer.contains("serverInfo"), "{answer}");
+    gateway.signal("-TERM");
+    gateway.wait();
+}
+
+fn a_client_with_the_token_of_the_gateway_is_served(programs: &Programs) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    let path = home.0.join("token");
+    // An older file, which others can read, is not reused.
+    fs::write(&path, "old").expect("our folder");
+    let flags = ["--http", "127.0.0.1:0", "--token-file", path.to_str().expect("UTF-8")];
+    let (mut gateway, port) = listening_gateway(programs, &home, &flags);
+    assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+    let token = fs::read_to_string(&path).expect("a file");
+    assert_eq!(token.trim().len(), 32, "{token}");
+    let header = format!("Authorization: Bearer {}", token.trim());
+    if let Some(answer) = as_another_user(POST, &[&port, &header, &initialize("guest")]) {
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("serverInfo"), "{answer}");
+        let refused = as_another_user(POST, &[&port, "Authorization: Bearer old", &initialize("guest")]);
+        assert!(refused.is_some_and(|answer| answer.starts_with("HTTP/1.1 401 ")));
+    }
+    gateway.signal("-TERM");
+    assert_eq!(gateway.wait().code(), Some(0));
+    assert!(!gateway.err.all().contains(token.trim()), "the token is a secret");
+    assert!(!path.exists(), "the file is removed at the end");
+    let missing = home.0.join("missing/token");
+    let flags = ["--home", home.path(), "--http", "127.0.0.1:0", "--token-file", missing.to_str().expect("UTF-8")];
+    programs.run("gateway", &flags).complained(4, "cannot write the token");
+}
+
 fn help_lists_the_flags_and_the_exit_statuses(programs: &Programs) {
     let ended = programs.run("gateway", &["--help"]);
     assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{ended:?}");
-    for flag in ["--tcp", "--http", "--home", "--surface", "--resume-ttl", "--verbose", "Exit status", "TESSERON_TOOL_SURFACE"] {
+    let flags = ["--tcp", "--http", "--token-file", "--allow-any-user", "--home", "--surface", "--resume-ttl", "--verbose"];
+    for flag in flags.into_iter().chain(["Exit status", "TESSERON_TOOL_SURFACE"]) {
         assert!(ended.out.contains(flag), "{flag}: {ended:?}");
     }
     let ended = programs.run("tools", &["--help"]);
@@ -1037,6 +1139,10 @@ fn an_invalid_command_line_is_reported_in_one_line_with_status_2(programs: &Prog
         (&["--home"], "--home"),
         (&["--tcp", "a:1", "--tcp", "b:2"], "--tcp"),
         (&["--tcp", "a:1", "--http", "b:2"], "--http"),
+        (&["--token-file", "t"], "--http"),
+        (&["--tcp", "a:1", "--token-file", "t"], "--tcp"),
+        (&["--allow-any-user"], "--tcp"),
+        (&["--http", "a:1", "--token-file", "t", "--allow-any-user"], "--allow-any-user"),
     ];
     for (flags, words) in gateway {
         programs.run("gateway", flags).complained(2, words);

@@ -18,7 +18,7 @@ mod host;
 mod instance;
 mod listen;
 #[cfg(feature = "websocket")]
-mod peer;
+pub mod peer;
 #[cfg(feature = "websocket")]
 mod upgrade;
 mod url;

@@ -11,17 +11,19 @@ use std::vec::Vec;
 use crate::claims::PeerUser;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{can_be_known, find_all};
+pub use linux::{can_be_known, find_all};
 
 /// Returns `true` if this system reports which user has connected.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn can_be_known() -> bool {
+#[must_use]
+pub fn can_be_known() -> bool {
     false
 }
 
 /// The users at `remotes`, the other ends of connections that were accepted at `local`; `None` for a connection that has already ended.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
+#[must_use]
+pub fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
     remotes.iter().map(|_| Some(PeerUser::Unknown)).collect()
 }
 
@@ -52,13 +54,16 @@ mod linux {
     const OVERFLOW: u32 = 65534;
 
     /// Returns `true` if this system reports which user has connected.
-    pub(crate) fn can_be_known() -> bool {
+    #[must_use]
+    pub fn can_be_known() -> bool {
         File::open(TABLE).is_ok()
     }
 
     /// The users at `remotes`, the other ends of connections that were accepted at `local`; `None` for a connection that has already ended.
-    /// Looking up many users takes no longer than looking up one.
-    pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
+    /// Looking up many users takes no longer than looking up one. Blocks while the tables are read, which takes half a second if they are
+    /// as long as they may be.
+    #[must_use]
+    pub fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
         let this_user = rustix::process::geteuid().as_raw();
         let mut wanted = Wanted::new(local, remotes);
         for _ in 0..PASSES {

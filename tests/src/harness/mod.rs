@@ -314,7 +314,7 @@ impl<A: Adapter> Stage<A> {
         let listener = self.adapter.listen(place.clone()).await.expect("a listener");
         let place = if matches!(place, Place::Tcp(_)) { Place::Tcp(listener.address.clone()) } else { place };
         let near = self.adapter.reach(place).await.expect("a connection");
-        (near, (listener.accept)().await.expect("a connection"))
+        (near, (listener.accept)().await.expect("a connection").transport)
     }
 
     async fn end_and_wire(&self, over: Over) -> (Transport, Wire) {

@@ -307,6 +307,7 @@ mod futures {
     {
         sent("adapter_io::TcpListener::bind", TcpListener::<B, L>::bind("address"));
         sent("adapter_io::TcpListener::accept", tcp.accept());
+        sent("adapter_io::TcpListener::accept_with_ends", tcp.accept_with_ends());
         sent("adapter_io::UnixListener::accept", unix.accept());
     }
 
