@@ -9,14 +9,15 @@
 //! ```
 //!
 //! A new connection always gets a place. When all are taken, one connection is evicted. If the user of the app has more than half of the
-//! places, counting the new connection, the oldest connection of this user is evicted; otherwise the oldest connection of the other user
-//! with the most places. So the user of the app always gets half of the places, and all other users share the rest. A user who opens many
-//! silent connections soon evicts only connections of the same user.
+//! places, counting the new connection, the oldest connection of the process of this user with the most places is evicted; otherwise the
+//! oldest connection of the other user with the most places. So the user of the app always gets half of the places, and all other users
+//! share the rest. A user who opens many silent connections soon evicts only connections of the same user, and a program of the user of the
+//! app that does so evicts only its own.
 
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
 
-use super::PeerUser;
+use super::{Peer, PeerUser};
 
 /// The place of a connection in the backlog. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,21 +45,22 @@ pub struct Arrival {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog {
-    /// The connections, oldest first, with their users.
-    waiting: BTreeMap<u64, PeerUser>,
+    /// The connections, oldest first, with their peers.
+    waiting: BTreeMap<u64, Peer>,
     /// The number of connections that have arrived so far.
     arrived: u64,
 }
 
 impl Backlog {
     /// Adds a connection. The backlog has `max` places; a `max` of 0 counts as 1.
-    pub(super) fn arrive(&mut self, peer: PeerUser, max: usize) -> Arrival {
+    pub(super) fn arrive(&mut self, peer: impl Into<Peer>, max: usize) -> Arrival {
+        let peer = peer.into();
         let evicted = if self.waiting.len() < max.max(1) { None } else { self.choose_evicted(peer, max) };
         if let Some(place) = evicted {
             self.leave(place);
         }
         self.arrived = self.arrived.saturating_add(1);
-        let place = Place { number: self.arrived, peer };
+        let place = Place { number: self.arrived, peer: peer.user() };
         self.waiting.insert(place.number, peer);
         Arrival { place, evicted }
     }
@@ -69,23 +71,31 @@ impl Backlog {
     }
 
     /// The connection that a new one of `newcomer` evicts.
-    fn choose_evicted(&self, newcomer: PeerUser, max: usize) -> Option<Place> {
-        // For each user the number of connections, counting the new one, and the number of the oldest connection.
-        let mut peers = BTreeMap::<PeerUser, (usize, u64)>::new();
-        for (number, peer) in &self.waiting {
-            let (count, _) = peers.entry(*peer).or_insert((0, *number));
-            *count = count.saturating_add(1);
-        }
-        if let Some((count, _)) = peers.get_mut(&newcomer) {
-            *count = count.saturating_add(1);
-        }
-        let ours = peers.remove(&PeerUser::ThisUser).map(|(count, oldest)| (count, PeerUser::ThisUser, oldest));
-        let others = peers.into_iter().map(|(peer, (count, oldest))| (count, peer, oldest));
-        let heaviest = others.max_by_key(|(count, peer, oldest)| (*count, *peer == newcomer, Reverse(*oldest)));
-        let exceeding = ours.filter(|(count, ..)| *count > max / 2);
-        let (_, peer, number) = exceeding.or(heaviest).or(ours)?;
-        Some(Place { number, peer })
+    fn choose_evicted(&self, newcomer: Peer, max: usize) -> Option<Place> {
+        let is_ours = |peer: &Peer| peer.user().is_this_user();
+        let ours = || self.waiting.iter().filter(|(_, peer)| is_ours(peer));
+        let our_count = ours().count().saturating_add(usize::from(is_ours(&newcomer)));
+        let our_heaviest = oldest_of_heaviest(ours().map(|(number, peer)| (*number, peer.process())), newcomer.process());
+        let others = self.waiting.iter().filter(|(_, peer)| !is_ours(peer));
+        let heaviest = oldest_of_heaviest(others.map(|(number, peer)| (*number, peer.user())), newcomer.user());
+        let exceeding = our_heaviest.filter(|_| our_count > max / 2);
+        let number = exceeding.or(heaviest).or(our_heaviest)?;
+        self.waiting.get(&number).map(|peer| Place { number, peer: peer.user() })
     }
+}
+
+/// The oldest connection of the group with the most connections. A new connection of the group `newcomer` counts, too, and decides a tie;
+/// otherwise the group with the oldest connection does.
+fn oldest_of_heaviest<K: Ord + Copy>(connections: impl Iterator<Item = (u64, K)>, newcomer: K) -> Option<u64> {
+    // For each group the number of connections, and the number of the oldest connection.
+    let mut groups = BTreeMap::<K, (usize, u64)>::new();
+    for (number, group) in connections {
+        let of_newcomer = usize::from(group == newcomer);
+        let (count, _) = groups.entry(group).or_insert((of_newcomer, number));
+        *count = count.saturating_add(1);
+    }
+    let heaviest = groups.into_iter().max_by_key(|(group, (count, oldest))| (*count, *group == newcomer, Reverse(*oldest)));
+    heaviest.map(|(_, (_, oldest))| oldest)
 }
 
 #[cfg(test)]
@@ -146,6 +156,19 @@ mod tests {
     }
 
     #[test]
+    fn a_program_of_this_user_evicts_only_its_own_connections() {
+        let of = |process| Peer::new(PeerUser::ThisUser, process);
+        let mut backlog = Backlog::default();
+        let places: Vec<_> = (0..PLACES).map(|_| backlog.arrive(of(Some(7)), PLACES).place).collect();
+        let owner = [Some(8), None].map(|process| backlog.arrive(of(process), PLACES));
+        assert_eq!(owner.map(|arrival| arrival.evicted), [Some(places[0]), Some(places[1])]);
+        for _ in 0..1000 {
+            let evicted = backlog.arrive(of(Some(7)), PLACES).evicted.unwrap();
+            assert!(!owner.iter().any(|arrival| arrival.place == evicted));
+        }
+    }
+
+    #[test]
     fn connections_of_many_user_ids_leave_this_user_half_of_the_places() {
         let mut backlog = Backlog::default();
         for user in 0..1000 {
@@ -157,7 +180,7 @@ mod tests {
         for user in 1000..2000 {
             backlog.arrive(PeerUser::OtherUser(user), PLACES);
         }
-        assert_eq!(backlog.waiting.values().filter(|peer| peer.is_this_user()).count(), PLACES / 2);
+        assert_eq!(backlog.waiting.values().filter(|peer| peer.user().is_this_user()).count(), PLACES / 2);
         assert_eq!(backlog.waiting.len(), PLACES);
     }
 

@@ -41,7 +41,7 @@ use super::backlog::{Arrival, Backlog, Place};
 use super::gate::BindCode;
 use super::offer::{Offer, OfferedBind};
 use super::slow_down::SlowDown;
-use super::{BindRefused, ClaimCode, HostGate, PeerUser, ResumeToken, SessionId, UpgradeGate};
+use super::{BindRefused, ClaimCode, HostGate, Peer, PeerUser, ResumeToken, SessionId, UpgradeGate};
 use protocol_core::dialect::Identity;
 use protocol_core::dialect::tesseron::pending_agent;
 use protocol_core::json::Text;
@@ -247,8 +247,9 @@ impl Host {
     ///
     /// # Errors
     /// [`BindRefused::Foreign`]; close the connection, which has no place.
-    pub fn accept(&mut self, peer: PeerUser) -> Result<Arrival, BindRefused> {
-        let is_accepted = match peer {
+    pub fn accept(&mut self, peer: impl Into<Peer>) -> Result<Arrival, BindRefused> {
+        let peer = peer.into();
+        let is_accepted = match peer.user() {
             PeerUser::ThisUser => true,
             PeerUser::OtherUser(_) => self.any_user,
             // A connection of an unknown user is accepted if any user is, or if a code protects the app.

@@ -41,7 +41,7 @@ pub use code::{ClaimCode, ClaimCodeError};
 pub use gate::{DialFailed, DialGate, DialStep, HostGate, HostNext, HostStep};
 pub use host::{Agent, Claim, Host, HostChannel, HostPolicy, UnixChannel};
 pub use offer::{Offer, SUBPROTOCOL};
-pub use peer::PeerUser;
+pub use peer::{Peer, PeerUser};
 pub use protocol_core::dialect::tesseron::{AppId, AppIdError};
 pub use registry::{
     Admission, BoundDial, ChannelId, ClaimMissed, Claimed, Departure, Dial, HelloRefused, OpenRefused, Pending, RegistryPolicy,

@@ -97,7 +97,7 @@ impl UpgradeGate {
 mod tests {
     use super::*;
     use crate::claims::draw::sequence;
-    use crate::claims::{ClaimCode, PeerUser};
+    use crate::claims::{ClaimCode, Peer, PeerUser};
     use alloc::vec::Vec;
 
     fn at(millis: u64) -> Instant {
@@ -231,6 +231,36 @@ mod tests {
         let step = host.accept_web_socket(arrival.place, at(1)).handle_upgrade(right, &mut host, at(1));
         assert!(matches!(step, UpgradeStep::Open(_)), "{step:?}");
         assert_eq!(host.accept(PeerUser::Unknown).unwrap().evicted, None, "its place is free again");
+    }
+
+    /// In the field a program of the same user that sent wrong codes as fast as it could kept the owner from claiming the app: the right
+    /// code waited for its 2 s, and lost its place meanwhile.
+    #[test]
+    fn a_flood_of_wrong_codes_of_a_program_of_this_user_does_not_keep_the_owner_from_claiming() {
+        let of = |process| Peer::new(PeerUser::ThisUser, Some(process));
+        let mut host = host_with_claims();
+        for _ in 0..8 {
+            let _ = dial(&mut host, PeerUser::ThisUser, wrong(), 0);
+        }
+        let flood = |host: &mut Host, millis: u64| {
+            let arrival = host.accept(of(7)).unwrap();
+            host.accept_web_socket(arrival.place, at(millis)).handle_upgrade(wrong(), host, at(millis));
+            arrival.evicted
+        };
+        for _ in 0..200 {
+            flood(&mut host, 10_000);
+        }
+        let right = right(&host);
+        let owner = host.accept(of(8)).unwrap().place;
+        let mut gate = host.accept_web_socket(owner, at(10_000));
+        assert_eq!(gate.handle_upgrade(right, &mut host, at(10_000)), UpgradeStep::Wait, "the right code is delayed, too");
+        for millis in 10_000..12_000 {
+            for _ in 0..5 {
+                assert_ne!(flood(&mut host, millis), Some(owner));
+            }
+        }
+        assert_eq!(gate.poll_timeout(), Some(at(12_000)));
+        assert!(matches!(gate.handle_timeout(&mut host, at(12_000)), UpgradeStep::Open(_)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::vec::Vec;
 
-use crate::claims::PeerUser;
+use crate::claims::Peer;
 use crate::net::host::{Dialler, Shared};
 use crate::net::{Sockets, TesseronTransport};
 use protocol_core::drive::Timer;
@@ -19,9 +19,9 @@ pub(super) trait Acceptor: Send + Sync + 'static {
     /// A connection that is not admitted as a channel yet.
     type Incoming: Send + 'static;
 
-    /// Waits for the next connections, and returns those that have not ended, each with its user. If the future is dropped, connections may
+    /// Waits for the next connections, and returns those that have not ended, each with its peer. If the future is dropped, connections may
     /// be lost.
-    fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, PeerUser)>>> + Send;
+    fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, Peer)>>> + Send;
 
     /// Handles the upgrade or the bind. Returns `None` if the connection was refused, has ended or was too slow.
     fn admit(
@@ -35,7 +35,7 @@ pub(super) trait Acceptor: Send + Sync + 'static {
 enum Next<C> {
     Closed,
     Refresh,
-    Accepted(io::Result<Vec<(C, PeerUser)>>),
+    Accepted(io::Result<Vec<(C, Peer)>>),
 }
 
 /// Accepts connections and refreshes the claim, until the host is closed.
@@ -103,7 +103,7 @@ mod tcp {
     use std::vec::Vec;
 
     use super::Acceptor;
-    use crate::claims::{PeerUser, UpgradeStep};
+    use crate::claims::{Peer, PeerUser, UpgradeStep};
     use crate::net::TesseronError;
     use crate::net::blocking::run_blocking;
     use crate::net::host::{ChannelGuard, Dialler};
@@ -149,16 +149,16 @@ mod tcp {
             Ok(all)
         }
 
-        /// Finds the users of the connections; `None` for a connection that has already ended.
-        async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<PeerUser>> {
-            let unknown = remotes.iter().map(|_| Some(PeerUser::Unknown)).collect();
+        /// Finds the peers of the connections; `None` for a connection that has already ended.
+        async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<Peer>> {
+            let unknown = remotes.iter().map(|_| Some(PeerUser::Unknown.into())).collect();
             if !self.reports_users {
                 return unknown;
             }
             let local = self.address;
             // The look-up is a blocking task, since the tables of a busy machine are long. If the task does not end in time, the users stay
             // unknown.
-            let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
+            let found = run_blocking(&self.sockets, move || peer::find_with_processes(local, &remotes));
             in_time(&mut self.sockets.timer(), found).await.flatten().unwrap_or(unknown)
         }
     }
@@ -171,7 +171,7 @@ mod tcp {
     impl<S: Sockets> Acceptor for TcpAcceptor<S> {
         type Incoming = S::Tcp;
 
-        async fn accept(&self) -> io::Result<Vec<(S::Tcp, PeerUser)>> {
+        async fn accept(&self) -> io::Result<Vec<(S::Tcp, Peer)>> {
             match self.accept_all().await {
                 Err(error) if is_of_one_connection(&error) => Ok(Vec::new()),
                 Err(error) => Err(error),
@@ -222,7 +222,7 @@ mod unix {
     use std::vec::Vec;
 
     use super::Acceptor;
-    use crate::claims::{HostGate, HostNext, PeerUser, UnixChannel};
+    use crate::claims::{HostGate, HostNext, Peer, PeerUser, UnixChannel};
     use crate::net::TesseronError;
     use crate::net::host::{ChannelGuard, Dialler, Shared};
     use crate::net::{Address, Home, MAX_BIND_LINE, Sockets, TesseronTransport, in_time, instance, until};
@@ -254,9 +254,9 @@ mod unix {
     impl<S: Sockets> Acceptor for UnixAcceptor<S> {
         type Incoming = S::Unix;
 
-        async fn accept(&self) -> io::Result<Vec<(S::Unix, PeerUser)>> {
+        async fn accept(&self) -> io::Result<Vec<(S::Unix, Peer)>> {
             // Only this user can enter the folder of the socket, so the peer is this user.
-            S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, PeerUser::ThisUser)]))
+            S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, PeerUser::ThisUser.into())]))
         }
 
         async fn admit(incoming: S::Unix, dialler: &Dialler, timer: &mut (impl Timer + Send)) -> Option<TesseronTransport> {

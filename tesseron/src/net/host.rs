@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 #[cfg(unix)]
 use crate::claims::UnixChannel;
-use crate::claims::{Agent, Arrival, ClaimCode, Host, HostChannel, HostGate, HostStep, PeerUser, Place};
+use crate::claims::{Agent, Arrival, ClaimCode, Host, HostChannel, HostGate, HostStep, Peer, Place};
 #[cfg(feature = "websocket")]
 use crate::claims::{Offer, UpgradeGate, UpgradeStep};
 use crate::net::TesseronError;
@@ -269,7 +269,7 @@ impl Shared {
     }
 
     /// Adds a connection to the backlog, and marks the connection that it evicts from there, if any. `None` if the new one is refused.
-    pub(super) fn arrive(self: &Arc<Self>, peer: PeerUser) -> Option<Dialler> {
+    pub(super) fn arrive(self: &Arc<Self>, peer: Peer) -> Option<Dialler> {
         let mut state = self.lock();
         let Arrival { place, evicted, .. } = state.host.accept(peer).ok()?;
         state.diallers.insert(place, Dialling::default());

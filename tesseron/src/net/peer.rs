@@ -8,8 +8,10 @@ use core::net::SocketAddr;
 #[cfg(not(target_os = "linux"))]
 use std::vec::Vec;
 
-use crate::claims::PeerUser;
+use crate::claims::{Peer, PeerUser};
 
+#[cfg(target_os = "linux")]
+pub(super) use linux::find_with_processes;
 #[cfg(target_os = "linux")]
 pub use linux::{can_be_known, find_all};
 
@@ -27,17 +29,23 @@ pub fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUs
     remotes.iter().map(|_| Some(PeerUser::Unknown)).collect()
 }
 
+/// The same peers, with their processes if they are those of this user.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn find_with_processes(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
+    find_all(local, remotes).into_iter().map(|user| user.map(Peer::from)).collect()
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use core::net::IpAddr;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::format;
-    use std::fs::File;
+    use std::fs::{self, File};
     use std::io::{self, BufRead, BufReader, Read as _};
     use std::string::String;
     use std::vec::Vec;
 
-    use super::{PeerUser, SocketAddr};
+    use super::{Peer, PeerUser, SocketAddr};
 
     const TABLE: &str = "/proc/net/tcp";
     const TABLE_OF_IPV6: &str = "/proc/net/tcp6";
@@ -65,6 +73,24 @@ mod linux {
     #[must_use]
     pub fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<PeerUser>> {
         let this_user = rustix::process::geteuid().as_raw();
+        let user = |found: Option<Socket>| found.map_or(Some(PeerUser::Unknown), |socket| socket.peer(this_user));
+        find_sockets(local, remotes).into_iter().map(user).collect()
+    }
+
+    /// The peers at `remotes`, as [`find_all`], with the processes of those that belong to this user.
+    pub(in crate::net) fn find_with_processes(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
+        let this_user = rustix::process::geteuid().as_raw();
+        let sockets = find_sockets(local, remotes);
+        let is_ours = |socket: &&Socket| socket.peer(this_user) == Some(PeerUser::ThisUser);
+        let processes = processes_of(sockets.iter().flatten().filter(is_ours).map(|socket| socket.inode).collect());
+        let peer = |found: Option<Socket>| {
+            let Some(socket) = found else { return Some(PeerUser::Unknown.into()) };
+            Some(Peer::new(socket.peer(this_user)?, processes.get(&socket.inode).copied()))
+        };
+        sockets.into_iter().map(peer).collect()
+    }
+
+    fn find_sockets(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Socket>> {
         let mut wanted = Wanted::new(local, remotes);
         for _ in 0..PASSES {
             for table in [TABLE, TABLE_OF_IPV6] {
@@ -74,7 +100,28 @@ mod linux {
                 }
             }
         }
-        wanted.found.into_iter().map(|found| found.map_or(Some(PeerUser::Unknown), |socket| socket.peer(this_user))).collect()
+        wanted.found
+    }
+
+    /// Finds the processes that have the sockets with these inodes, by the files that each process has open: `/proc/PROCESS/fd/NUMBER` is a
+    /// link to `socket:[INODE]`. The files of processes of other users cannot be read, and need not be.
+    fn processes_of(mut wanted: BTreeSet<u64>) -> BTreeMap<u64, u32> {
+        let mut found = BTreeMap::new();
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            if wanted.is_empty() {
+                break;
+            }
+            let Some(id) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            for file in fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten() {
+                let inode = fs::read_link(file.path())
+                    .ok()
+                    .and_then(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+                if let Some(inode) = inode.filter(|inode| wanted.remove(inode)) {
+                    found.insert(inode, id);
+                }
+            }
+        }
+        found
     }
 
     /// The columns that are read of a socket's line.
@@ -278,6 +325,9 @@ mod linux {
             assert!(can_be_known());
             let (_listener, client, accepted) = connected("127.0.0.1").unwrap();
             assert_eq!(found(&accepted), Some(PeerUser::ThisUser));
+            let ends = (accepted.local_addr().unwrap(), [accepted.peer_addr().unwrap()]);
+            let this_process = Peer::new(PeerUser::ThisUser, Some(std::process::id()));
+            assert_eq!(find_with_processes(ends.0, &ends.1), [Some(this_process)]);
             drop(client);
             assert_ne!(found(&accepted), Some(PeerUser::ThisUser), "the peer has closed it");
             // A machine without IPv6 has no such connections.

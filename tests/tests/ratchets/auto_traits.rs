@@ -138,7 +138,7 @@ mod tesseron {
             claims::ClaimCodeError, claims::ClaimMissed, claims::Claimed, claims::Departure, claims::Dial,
             claims::DialFailed, claims::DialGate, claims::DialStep, claims::HelloRefused, claims::Host,
             claims::HostChannel, claims::HostGate, claims::HostNext, claims::HostPolicy, claims::HostStep,
-            claims::SessionRegistry, claims::RegistryPolicy, claims::Offer, claims::OpenRefused, claims::PeerUser, claims::Pending,
+            claims::SessionRegistry, claims::RegistryPolicy, claims::Offer, claims::OpenRefused, claims::Peer, claims::PeerUser, claims::Pending,
             claims::Place, claims::Resolved<'static>, claims::ResumeRefused, claims::ResumeToken,
             claims::ResumeTokenError, claims::Routed, claims::SessionId, claims::SessionIdError, claims::UnixChannel,
             claims::UpgradeGate, claims::UpgradeStep, legs::BridgeLeg, legs::SharedBridge, net::Address, net::Binding,
