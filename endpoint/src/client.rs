@@ -10,7 +10,7 @@ use engine::BoxFuture;
 use protocol_core::dialect::{
     Answer, Ask, Capabilities, Consent, Custom, Elicit, Elicited, LogRecord, Notice, OpenUrl, Reply, Sample, Sampled,
 };
-use protocol_core::error::RpcError;
+use protocol_core::error::{RpcError, Unreadable};
 use protocol_core::json::Json;
 use protocol_core::session::{Invoke, InvokeError, OutboundId};
 
@@ -86,6 +86,12 @@ pub trait Client: Send + Sync + 'static {
     /// Receives a log record of the peer. Called in the order of arrival by the task that drives the endpoint, so it must not block.
     fn log(&self, record: LogRecord) {
         let _ = record;
+    }
+
+    /// Is told of a frame of the peer that is no message and ends no call, such as a line of text that a server prints to its standard
+    /// output. Called in the order of arrival by the task that drives the endpoint, so it must not block.
+    fn unreadable(&self, frame: &Unreadable) {
+        let _ = frame;
     }
 
     /// Receives a notification of the peer that belongs to no call. Called in the order of arrival by the task that drives the endpoint, so

@@ -9,7 +9,7 @@ use std::thread;
 
 use endpoint::{BoxFuture, Client, InputContext};
 use protocol_core::{
-    Capabilities, Consent, Elicit, Elicited, Json, LogRecord, NoDefault, Notice, OpenUrl, RpcError, Sample, Sampled,
+    Capabilities, Consent, Elicit, Elicited, Json, LogRecord, NoDefault, Notice, OpenUrl, RpcError, Sample, Sampled, Unreadable,
 };
 
 use super::addresses::{Addresses, described};
@@ -239,6 +239,10 @@ impl Client for Answers {
 
     fn log(&self, record: LogRecord) {
         self.display.log(&record);
+    }
+
+    fn unreadable(&self, frame: &Unreadable) {
+        self.display.unreadable(frame);
     }
 
     fn notice(&self, notice: Notice) {

@@ -381,6 +381,11 @@ impl Calling {
                 let why = format_args!("the server asked, and was not answered: {}{last_progress}", explained(&error)).to_string();
                 Verdict::Exit(complain("call", why, status::TOOL_ERROR))
             }
+            Outcome::Invalid(Invalid::Unreadable(frame)) => Verdict::Exit(complain(
+                "call",
+                one_line(&format!("the answer of the server cannot be read: {frame}{last_progress}")),
+                status::TOOL_ERROR,
+            )),
             Outcome::Invalid(Invalid::TooManyRounds) => {
                 Verdict::Exit(complain("call", format_args!("the server asked too many times{last_progress}"), status::TOOL_ERROR))
             }

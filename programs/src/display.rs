@@ -2,17 +2,25 @@
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write, stderr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use protocol_core::{LogRecord, Progress};
+use protocol_core::{LogRecord, Progress, Unreadable};
 
 /// The length of a bar in units. Progress is a fraction, and the bar counts whole numbers.
 const PARTS: f64 = 1_000_000.0;
 
 /// Shows progress, logs and questions on stderr, so that they do not overwrite each other.
-pub(super) struct Display(Mutex<State>);
+pub(super) struct Display {
+    state: Mutex<State>,
+    /// The number of frames of the server that are no message.
+    unreadable: AtomicUsize,
+}
+
+/// The maximum number of frames that are no message and are shown. A server may write a whole log to its standard output.
+const MAX_UNREADABLE: usize = 3;
 
 struct State {
     /// The newest value, total and message of the updates so far.
@@ -34,11 +42,12 @@ impl Display {
     }
 
     fn new(target: Option<fn() -> ProgressDrawTarget>) -> Self {
-        Self(Mutex::new(State { shown: Progress::default(), updates: 0, target, bar: None, asking: 0, over: false }))
+        let state = State { shown: Progress::default(), updates: 0, target, bar: None, asking: 0, over: false };
+        Self { state: Mutex::new(state), unreadable: AtomicUsize::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the display; on a terminal, `what` is shown until the first update.
@@ -99,6 +108,15 @@ impl Display {
     /// Shows a log record of the server.
     pub(super) fn log(&self, record: &LogRecord) {
         self.print(&log_line(record));
+    }
+
+    /// Shows a frame of the server that is no message, unless there were many before.
+    pub(super) fn unreadable(&self, frame: &Unreadable) {
+        let shown = self.unreadable.fetch_add(1, Ordering::Relaxed);
+        let more = if shown + 1 == MAX_UNREADABLE { "; further ones are not shown" } else { "" };
+        if shown < MAX_UNREADABLE {
+            self.print(&one_line(&format!("call: the server has sent something else than a message: {frame}{more}")));
+        }
     }
 
     /// Prints a line above the bar.

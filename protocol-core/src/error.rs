@@ -110,6 +110,31 @@ macro_rules! violations {
     };
 }
 
+/// The description of a frame that is no message of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unreadable {
+    /// The rule that the frame breaks.
+    pub rule: Violation,
+    /// The offset of the fault in the frame, in bytes; 0 if the rule is neither [`Violation::NotJson`] nor [`Violation::TooDeep`].
+    pub position: usize,
+    /// At most 80 bytes from the beginning of the frame, in which control characters and bytes that are not UTF-8 are escaped.
+    pub start: Text,
+    /// The likely cause, if the frame has the marks of one.
+    pub hint: Option<&'static str>,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.rule.as_str())?;
+        if matches!(self.rule, Violation::NotJson | Violation::TooDeep) {
+            write!(f, ", at byte {}", self.position)?;
+        }
+        write!(f, ": {}", self.start)?;
+        self.hint.map_or(Ok(()), |hint| write!(f, " ({hint})"))
+    }
+}
+
 violations! {
     /// A frame that is not JSON, or not UTF-8. An MCP server answers with -32700.
     NotJson = "a frame that is not JSON",

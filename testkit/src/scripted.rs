@@ -281,7 +281,7 @@ impl Scripted {
 
     /// The violations among the queued events; the others are dropped.
     pub fn violations(&mut self) -> Vec<Violation> {
-        self.events().into_iter().filter_map(|event| if let Event::Violation(rule) = event { Some(rule) } else { None }).collect()
+        self.events().iter().filter_map(Event::violation).collect()
     }
 
     /// Checks that neither a frame nor an event is queued.

@@ -266,6 +266,7 @@ pub fn event(event: &Event) -> String {
         Event::Notice(_) => "notice".to_owned(),
         Event::Alarm(id) => format!("alarm {}", number(id)),
         Event::Violation(rule) => format!("violation {rule:?}"),
+        Event::Unreadable(frame) => format!("unreadable {:?}", frame.rule),
         Event::HandshakeRefused(error) => format!("refused {}", error.code),
         Event::Closed(reason) => format!("closed {reason:?}"),
         other => format!("{other:?}"),

@@ -855,8 +855,7 @@ impl<S: Subject> Watched<S> {
                 let is_server = matches!(config.protocol, Protocol::Mcp { side: Side::Server, .. });
                 let is_modern = config.era == Era::Modern && is_server;
                 let is_excused = is_excused || (is_modern && matches!(event, Event::Violation(Violation::InvalidParams)));
-                let is_fault =
-                    is_fault && !is_excused && matches!(event, Event::Violation(_)) && !shared.altered && !shared.unfaithful;
+                let is_fault = is_fault && !is_excused && event.violation().is_some() && !shared.altered && !shared.unfaithful;
                 assert!(!is_fault, "two proper ends keep the rules: {event:?}");
             }
             let max_depth = self.subject.session().config().depth.max;
@@ -864,8 +863,8 @@ impl<S: Subject> Watched<S> {
             if let Event::LaneClosed { lane, .. } = event {
                 self.see(&Fact::LaneLost { lane: *lane });
             }
-            if let Event::Violation(rule) = event {
-                assert!(self.subject.stats().violations(*rule) > 0, "a violation was reported, but not counted: {rule}");
+            if let Some(rule) = event.violation() {
+                assert!(self.subject.stats().violations(rule) > 0, "a violation was reported, but not counted: {rule}");
             }
             self.update_ids(event);
         }

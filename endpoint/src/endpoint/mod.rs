@@ -27,7 +27,7 @@ use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Ask, LogRecord, Notice, Reply, Request, tesseron};
 use protocol_core::drive::{FrameIo, LaneMachine, Machine, Timer, TurnOutcome};
-use protocol_core::error::RpcError;
+use protocol_core::error::{RpcError, Unreadable};
 use protocol_core::json::Text;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{
@@ -98,6 +98,7 @@ enum Work {
     // Boxed, as the notice is, since both are large and rare.
     Log(Box<LogRecord>),
     Notice(Box<Notice>),
+    Unreadable(Box<Unreadable>),
     Diagnose(Note),
     /// A value to drop outside of the lock, since it may hold a waker.
     Forget(Arc<InputRequest>),
@@ -396,6 +397,11 @@ impl Endpoint {
             Work::Log(record) => {
                 if let Side::Client(client) = &self.side {
                     self.call_user(|| client.log(*record));
+                }
+            }
+            Work::Unreadable(frame) => {
+                if let Side::Client(client) = &self.side {
+                    self.call_user(|| client.unreadable(&frame));
                 }
             }
             Work::Notice(notice) => match &self.side {
@@ -755,6 +761,10 @@ impl State {
                 self.close(reason, grace_ends(), work);
             }
             Event::Violation(rule) => add(work, Note::violation(rule).map(Work::Diagnose)),
+            Event::Unreadable(frame) => {
+                add(work, Note::violation(frame.rule).map(Work::Diagnose));
+                work.push_back(Work::Unreadable(frame));
+            }
             Event::HandshakeRefused(error) => {
                 add(work, Note::refused(&error).map(Work::Diagnose));
                 self.refusal = Some(error);

@@ -1,5 +1,7 @@
 //! The outcome of an outbound call, and the error of a call without a result.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -7,7 +9,7 @@ use crate::schema::Output;
 use protocol_core::dialect::{Progress, ToolResult};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, JsonError, Text};
-use protocol_core::session::{InvokeError, Outcome};
+use protocol_core::session::{Invalid, InvokeError, Outcome};
 
 /// The outcome of an outbound call, with its partial result and its last progress.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,13 +115,14 @@ impl From<JsonError> for CallError {
     }
 }
 
-const fn ended(outcome: &Outcome) -> &'static str {
-    match outcome {
+fn ended(outcome: &Outcome) -> Cow<'static, str> {
+    Cow::Borrowed(match outcome {
+        Outcome::Invalid(Invalid::Unreadable(frame)) => return Cow::Owned(format!("the answer cannot be read: {frame}")),
         Outcome::Cancelled => "the call was cancelled",
         Outcome::TimedOut(_) => "the call timed out",
         Outcome::Lost => "the connection ended before the call did",
         Outcome::Unanswered(_) => "the peer asked for input, and this end did not answer",
         Outcome::Result(_) | Outcome::Error(_) => "the call ended",
         _ => "the call could not be made or its answer could not be read",
-    }
+    })
 }

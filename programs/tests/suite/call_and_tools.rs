@@ -895,6 +895,31 @@ fn the_error_of_a_refused_handshake_is_printed() {
         .complained(4, "the server refused the handshake: not today (-32000)");
 }
 
+/// Seen in the field: a banner on standard output, and results with `NaN`, with a byte of another encoding, or in an array. `call` waited
+/// for its timeout and gave no reason.
+#[test]
+fn an_answer_that_cannot_be_read_ends_the_call_with_its_reason_and_other_lines_are_reported() {
+    let unreadable = r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[],"n":NaN}}\n' $id"#;
+    let server = scripted(&format!("for n in 1 2 3 4; do echo Server started; done; {unreadable}"));
+    let ended = call(&["work", "--timeout", "60", "--", "sh", "-c", &server]).with(1);
+    let line = "call: the server has sent something else than a message: a frame that is not JSON, at byte 0: Server started";
+    let last = format!("{line}; further ones are not shown");
+    assert_eq!(ended.err[..3], [line, line, last.as_str()]);
+    assert_eq!(ended.err.len(), 4, "{ended:?}");
+    assert!(
+        ended.err[3].starts_with("call: the answer of the server cannot be read: a frame that is not JSON, at byte 51: {"),
+        "{ended:?}"
+    );
+    for (answer, why) in [
+        (r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"n":"caf\351"}}\n' $id"#, r"caf\xe9"),
+        (r#"printf '[{"jsonrpc":"2.0","id":%s,"result":{}}]\n' $id"#, "where none is allowed: [{"),
+        (r#"printf 'Content-Length: 36\r\n\r\n{"jsonrpc":"2.0","id":%s,"result":{"n":NaN}}\n' $id"#, "the peer writes headers"),
+    ] {
+        let ended = call(&["work", "--timeout", "60", "--", "sh", "-c", &scripted(answer)]).with(1);
+        assert!(ended.err.iter().any(|line| line.contains(why)), "{answer}: {ended:?}");
+    }
+}
+
 /// A shell script that is a server with a handshake. It answers `server/discover` (the probe) with an error, does the handshake, reads the
 /// call, runs the shell command `call`, and exits at the end of its input. `$hello` and `$call` hold what it has read, `$id` the id of the
 /// call.

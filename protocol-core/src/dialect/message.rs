@@ -8,11 +8,11 @@ use bytes::Bytes;
 use crate::dialect::request::RawParams;
 use crate::dialect::tesseron::ResumeCredentials;
 use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress, SubscriptionFilter};
-use crate::error::{RpcError, Violation};
+use crate::error::{RpcError, Unreadable, Violation};
 use crate::json::scan::Span;
 use crate::json::{Json, Payload, Text};
 use crate::shared::Arc;
-use crate::wire::WireId;
+use crate::wire::{Recovered, WireId};
 
 /// A message of the peer, as the session handles it.
 #[derive(Debug)]
@@ -98,6 +98,12 @@ pub(crate) enum Message {
     },
     /// The messages of one frame, none of which is a batch.
     Batch(Vec<Self>),
+    /// A frame that is no message.
+    Unreadable {
+        recovered: Box<Recovered>,
+        /// As in [`Message::Reject`].
+        answer: Option<(Option<WireId>, RpcError)>,
+    },
     /// A message without further effect than a violation, an error reply, or both. With neither, the message is ignored.
     Reject {
         violation: Option<Violation>,
@@ -150,6 +156,8 @@ pub(crate) enum ResponseBody<R = Json> {
     Result(R),
     Error(RpcError),
     Malformed,
+    /// The response is in a frame that is no message. The violation has been reported.
+    Unreadable(Box<Unreadable>),
 }
 
 impl ResponseBody<Payload> {
@@ -160,6 +168,7 @@ impl ResponseBody<Payload> {
             Self::Result(result) => ResponseBody::Result(result.cut(frame)),
             Self::Error(error) => ResponseBody::Error(error),
             Self::Malformed => ResponseBody::Malformed,
+            Self::Unreadable(frame) => ResponseBody::Unreadable(frame),
         }
     }
 }

@@ -208,7 +208,9 @@ fn message(element: Element<'_>, frame: Frame<'_>) -> Body {
         Ok(Envelope::Notification { .. }) => Body::Message(Message::Notification),
         Ok(Envelope::Response { .. }) => Body::Message(Message::Response),
         Err(Malformed { answer: Some((id, error)), .. }) => Body::Malformed { id, error, is_answered: true },
-        Err(Malformed { violation, answer: None }) => Body::Malformed { id: None, error: invalid(violation), is_answered: false },
+        Err(Malformed { violation, answer: None, .. }) => {
+            Body::Malformed { id: None, error: invalid(violation), is_answered: false }
+        }
     }
 }
 
@@ -286,7 +288,7 @@ pub(super) fn outgoing(frame: &Bytes) -> Outgoing {
 /// A frame of a server, and the requests of the client that it ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
-    /// The frame is not a valid message.
+    /// The frame is not a valid message, and ends no request.
     Malformed,
     /// A request or a notification, which ends no request.
     Message,
@@ -294,7 +296,7 @@ pub(super) enum Incoming {
     Response(Option<u64>),
     /// An error that names no request.
     Error,
-    /// The numbers of the responses in a batch.
+    /// The numbers of the responses in a batch, or in text that is no message; at least one if it is no message.
     Batch(Vec<u64>),
 }
 
@@ -304,6 +306,7 @@ pub(super) fn incoming(frame: &Bytes) -> Incoming {
         Ok(Envelope::Response { id, .. }) => Incoming::Response(id.as_ours()),
         Ok(_) => Incoming::Message,
         Err(Malformed { violation: Violation::ErrorWithoutId, .. }) => Incoming::Error,
+        Err(Malformed { recovered: Some(recovered), .. }) if !recovered.answered.is_empty() => Incoming::Batch(recovered.answered),
         Err(_) => Incoming::Malformed,
     };
     let number = |one: Incoming| if let Incoming::Response(number) = one { number } else { None };

@@ -6,7 +6,7 @@ use core::fmt;
 use super::route::Lane;
 use crate::dialect::tesseron::ResumeCredentials;
 use crate::dialect::{Answer, Ask, Caller, LogRecord, Notice, PeerInfo, Progress, Request};
-use crate::error::{RpcError, Violation};
+use crate::error::{RpcError, Unreadable, Violation};
 use crate::json::{Json, Text};
 use crate::table::Id;
 
@@ -151,6 +151,10 @@ pub enum Event {
     /// The peer broke a rule. The session goes on, except after [`Violation::FrameTooLarge`] on the channel, and after a handshake request
     /// of a version that this end does not speak.
     Violation(Violation),
+    /// The peer has sent a frame that is not JSON or is nested too deep, or that should have answered our handshake request or our probe, and
+    /// is no message. The violation is counted, and this event replaces [`Event::Violation`]. If the frame answers a call or an input
+    /// request of ours, that ends instead, as [`Invalid::Unreadable`] or [`InputFailed::Invalid`], after an [`Event::Violation`].
+    Unreadable(Box<Unreadable>),
     /// The peer answered our handshake request, or our probe, with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
     /// The session has closed a lane other than the channel. The calls that came by the lane are cancelled, and the input requests that
@@ -163,6 +167,18 @@ pub enum Event {
     },
     /// The session has closed. The event comes once, as the last event.
     Closed(CloseReason),
+}
+
+impl Event {
+    /// The rule that the peer broke, if this is [`Event::Violation`] or [`Event::Unreadable`].
+    #[must_use]
+    pub fn violation(&self) -> Option<Violation> {
+        match self {
+            Self::Violation(rule) => Some(*rule),
+            Self::Unreadable(frame) => Some(frame.rule),
+            _ => None,
+        }
+    }
 }
 
 /// The outcome of an outbound call.
@@ -198,12 +214,15 @@ pub enum TimeoutKind {
 }
 
 /// The reason why a call ended without a usable response of the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invalid {
     /// The response is neither a result of the right shape nor a valid error. Or the response is a round that is malformed, that needs a
     /// capability which this end did not declare, or that has too many input requests ([`crate::Limits::in_flight`]).
     Response,
+    /// The response is in a frame that is no message: it is not JSON or nested too deep, repeats a member, has neither a result nor an
+    /// error, or is a batch in a revision without batches.
+    Unreadable(Box<Unreadable>),
     /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, the revision
     /// that the handshake chose cannot express the call or makes it too large ([`SendError::TooLarge`](crate::SendError::TooLarge)), or the
     /// call changes a subscription and too much output was queued to send it. Or the call was sent, and the peer did not agree to a

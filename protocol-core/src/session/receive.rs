@@ -23,7 +23,7 @@ use crate::dialect::{
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::shared::Arc;
-use crate::wire::{Tolerated, WireId, WrittenFrame};
+use crate::wire::{Recovered, Tolerated, WireId, WrittenFrame};
 
 /// The receiver of a response within the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,7 @@ impl Session {
                 }
             }
             Message::Reject { violation, answer } => self.handle_reject(violation, answer),
+            Message::Unreadable { recovered, answer } => self.handle_unreadable(*recovered, answer),
         }
     }
 
@@ -137,6 +138,7 @@ impl Session {
             }
             ResponseBody::Error(error) => (ResultFit::Fits, Outcome::Error(error)),
             ResponseBody::Malformed => (ResultFit::Wrong, Outcome::Invalid(Invalid::Response)),
+            ResponseBody::Unreadable(frame) => return self.finish_call(id, Outcome::Invalid(Invalid::Unreadable(frame))),
         };
         match (fit, &outcome) {
             (ResultFit::AsksForInput, Outcome::Result(result)) => return self.handle_round(id, result),
@@ -161,6 +163,9 @@ impl Session {
             ResponseBody::Result(result) => input.rules().dialect.read_answer(input.ask(), &result).map_err(InputFailed::Invalid),
             ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
             ResponseBody::Malformed => Err(InputFailed::Invalid(Text::from_static("it is neither a result nor a proper error"))),
+            ResponseBody::Unreadable(frame) => {
+                return self.deliver_answer(key, &input, Err(InputFailed::Invalid(Text::from(alloc::format!("{frame}")))));
+            }
         };
         if matches!(answer, Err(InputFailed::Invalid(_))) {
             self.violation(Violation::InvalidResponse);
@@ -492,6 +497,33 @@ impl Session {
                 Some(rule) => self.violation(rule),
                 None => {}
             },
+        }
+    }
+
+    /// Handles a frame that is no message: ends the exchanges of ours that it was meant to answer, as a malformed response does. A peer that
+    /// serves stateless requests answers a request only on its stream.
+    fn handle_unreadable(&mut self, recovered: Recovered, answer: Option<(Option<WireId>, RpcError)>) {
+        let Recovered { frame, mut answered } = recovered;
+        answered.retain(|number| {
+            *number < self.next && (!self.rules.stateless || self.within.is_none_or(|within| within.0 == *number))
+        });
+        let targets = answered.iter().map(|number| self.response_target(*number));
+        let (mut ends_call, mut is_opening) = (false, false);
+        for target in targets.flatten() {
+            let is_of_opening = matches!(target, ResponseTarget::Opening(..));
+            (ends_call, is_opening) = (ends_call || !is_of_opening, is_opening || is_of_opening);
+        }
+        if is_opening || (!ends_call && matches!(frame.rule, Violation::NotJson | Violation::TooDeep)) {
+            self.stats.count(frame.rule);
+            self.push_event(Event::Unreadable(Box::new(frame.clone())));
+            self.handle_reject(None, answer);
+        } else {
+            self.handle_reject(Some(frame.rule), answer);
+        }
+        for number in answered {
+            if !self.is_closed() && self.response_target(number).is_some() {
+                self.handle_response(Some(number), ResponseBody::Unreadable(Box::new(frame.clone())));
+            }
         }
     }
 

@@ -4,10 +4,12 @@
 
 mod id;
 mod read;
+mod recover;
 mod tolerated;
 mod write;
 
 pub use id::WireId;
 pub(crate) use read::{Body, Element, Envelope, Malformed, Options, read};
+pub(crate) use recover::Recovered;
 pub(crate) use tolerated::Tolerated;
 pub(crate) use write::{FrameBuffer, QueuedFrame, WrittenFrame};

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use super::recover::{Recovered, recover};
 use super::{Tolerated, WireId};
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, integer, is_unicode, number, string, string_bytes};
@@ -56,15 +57,17 @@ pub(crate) struct Malformed {
     /// The error to reply with, and the id of the request if it could be read. `None` for a response, for a notification and, with
     /// [`Options::lenient`], for a message without `"jsonrpc":"2.0"`. The dialect may still decide not to reply.
     pub(crate) answer: Option<(Option<WireId>, RpcError)>,
+    /// The description of the frame. `None` for a message in a batch.
+    pub(crate) recovered: Option<Box<Recovered>>,
 }
 
 impl Malformed {
     fn silent(violation: Violation) -> Self {
-        Self { violation, answer: None }
+        Self { violation, answer: None, recovered: None }
     }
 
     fn answered(violation: Violation, id: Option<WireId>, code: i64) -> Self {
-        Self { violation, answer: Some((id, RpcError::fixed(code, violation.as_str()))) }
+        Self { violation, answer: Some((id, RpcError::fixed(code, violation.as_str()))), recovered: None }
     }
 
     fn invalid(id: Option<WireId>) -> Self {
@@ -105,7 +108,10 @@ pub(crate) fn read<T>(
         },
         _ => Err(cursor.whole().map_or_else(Malformed::from, |_| Malformed::invalid(None))),
     };
-    each(element)
+    each(element.map_err(|malformed| {
+        let recovered = Some(recover(frame, malformed.violation, options.depth));
+        Malformed { recovered, ..malformed }
+    }))
 }
 
 fn batch<T>(
@@ -255,7 +261,7 @@ impl<'a> Found<'a> {
             // The repeated member may be the id, so the reply has no id.
             let is_request = self.method.is_some() && self.id.is_some();
             let answer = is_request.then(|| (None, RpcError::fixed(RpcError::INVALID_REQUEST, Violation::RepeatedMember.as_str())));
-            return Err(Malformed { violation: Violation::RepeatedMember, answer });
+            return Err(Malformed { violation: Violation::RepeatedMember, answer, recovered: None });
         }
         if options.lenient {
             if !is_version_2 {

@@ -26,6 +26,7 @@ impl Bridge {
                 }
             }
             Event::Violation(rule) => self.emit(BridgeEvent::Violation { leg: Leg::Agent, rule }),
+            Event::Unreadable(frame) => self.emit(BridgeEvent::Violation { leg: Leg::Agent, rule: frame.rule }),
             Event::Closed(reason) => {
                 self.routes.clear();
                 self.inputs.clear();

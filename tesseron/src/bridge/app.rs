@@ -26,6 +26,7 @@ impl Bridge {
             Event::Log(record) => self.pass_log(channel, record),
             Event::Notice(notice) => self.on_notice(channel, notice),
             Event::Violation(rule) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
+            Event::Unreadable(frame) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule: frame.rule }),
             Event::Closed(reason) => self.on_app_closed(channel, reason),
             // No other event of an app concerns the agent, so all other events are ignored.
             _ => {}

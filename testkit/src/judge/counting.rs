@@ -36,7 +36,7 @@ pub(super) fn happening(fact: &Fact<'_>, frame: Option<&Value>) -> Option<Happen
             Event::Input { .. } => Happening::Unanswered,
             Event::InputRequested { .. } => Happening::PeerInputRequest,
             Event::Alarm(_) => Happening::Alarm,
-            Event::Violation(_) => Happening::Violation,
+            Event::Violation(_) | Event::Unreadable(_) => Happening::Violation,
             Event::Closed(_) => Happening::Closed,
             _ => return None,
         },

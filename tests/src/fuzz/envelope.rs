@@ -63,6 +63,7 @@ fn to_a_server(data: &[u8], kind: &FrameKind<'_>) {
     for event in end.events() {
         match event {
             Event::Violation(rule) => rules.push(rule),
+            Event::Unreadable(frame) => rules.push(frame.rule),
             Event::Request { id, request, caller, .. } => {
                 // The parameters are returned as the result. A stateless result also names the server in its `_meta`.
                 is_stateless = caller.protocol() == "2026-07-28";
@@ -161,6 +162,13 @@ fn to_a_client(data: &[u8], kind: &FrameKind<'_>) {
         // The id of the call: the handshake has used 1.
         FrameKind::Object(Message::Response { id: Id::Number(2), body }) => body,
         FrameKind::Unknown => return,
+        // A frame that is no message may have been meant as the response.
+        FrameKind::NotJson
+        | FrameKind::TooDeep
+        | FrameKind::Array
+        | FrameKind::Object(Message::Repeated { .. } | Message::Invalid(Some(Id::Number(2)))) => {
+            return assert!(matches!(done, None | Some(Outcome::Invalid(Invalid::Unreadable(_)))), "{done:?}");
+        }
         _ => return assert_eq!(done, None, "only the response to a call ends it"),
     };
     match (done.expect("a response ends its call"), body) {

@@ -333,7 +333,7 @@ impl Player {
     fn poll_events_after(&mut self, cause: &str, received: &Value) -> usize {
         let mut reported = 0;
         while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
-            reported += usize::from(!matches!(event, Event::Violation(_) | Event::Closed(_)));
+            reported += usize::from(!matches!(event, Event::Violation(_) | Event::Unreadable(_) | Event::Closed(_)));
             self.handle(cause, received, event);
         }
         self.poll();
@@ -347,6 +347,7 @@ impl Player {
         }
         match event {
             Event::Violation(rule) => self.differ(format!("{cause}: {rule}")),
+            Event::Unreadable(frame) => self.differ(format!("{cause}: {frame}")),
             Event::HandshakeRequest { resume, .. } => self.greeting = Some(resume),
             Event::Request { id: inbound, request, .. } => {
                 self.inbound.insert(id, inbound);

@@ -225,8 +225,8 @@ fn a_lane_with_too_many_refusals_is_closed_and_does_not_affect_the_others() {
             for bench in [&mut calm, &mut disturbed] {
                 bench.act(number, None);
             }
-            disturbed.observed.events.retain(|event| !matches!(event, Event::Violation(_)));
-            calm.observed.events.retain(|event| !matches!(event, Event::Violation(_)));
+            disturbed.observed.events.retain(|event| event.violation().is_none());
+            calm.observed.events.retain(|event| event.violation().is_none());
         }
         assert!(refused >= 256, "{refused}");
         let before = disturbed.observed.events.len();

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, CallTimeouts, Close, CloseReason, Elicited, Event, Invalid, Invoke, InvokeError, Json, Level, LogRecord, Notice, Op,
-    Outcome, Progress, Reply, RpcError, SendError, TransportEnd, Violation,
+    Answer, Ask, CallTimeouts, Close, CloseReason, Elicited, Event, ExchangeId, InputFailed, Invalid, Invoke, InvokeError, Json,
+    Lane, Level, LogRecord, Notice, Op, Outcome, Progress, Reply, RpcError, SendError, TransportEnd, Violation, mcp,
 };
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{call_tool, cancelled, error, initialize, json, notification, progress, request, result};
+use testkit::scripted::{call_tool, cancelled, discovered, error, initialize, json, notification, progress, request, result};
 use testkit::{Pair, Scripted};
 
 /// A call that asks for no progress and has no timeouts.
@@ -651,4 +651,100 @@ fn a_call_of_a_server_is_held_until_the_client_has_confirmed_the_handshake() {
     assert_eq!(server.sent().len(), 1, "the response to the handshake");
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     assert_eq!(server.sent(), [request(1, "acme/do", "{}")]);
+}
+
+/// Seen in the field: a result with `NaN`, with a byte of Latin-1, nested 129 deep, or in an array waited out the time limit of its call.
+/// So did a result that its serialiser had left out since it was null, and two messages in one line.
+#[test]
+fn an_answer_that_cannot_be_read_ends_its_call_at_once_with_its_first_bytes_and_the_position_of_the_fault() {
+    let deep = format!(r#"{{"jsonrpc":"2.0","id":2,"result":{}{}}}"#, "[".repeat(128), "]".repeat(128));
+    for (frame, rule, position) in [
+        (br#"{"jsonrpc":"2.0","id":2,"result":{"n":NaN}}"#.to_vec(), Violation::NotJson, 38),
+        (br#"{"result":{"n":-Infinity},"jsonrpc":"2.0","id":2}"#.to_vec(), Violation::NotJson, 16),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"n\":\"caf\xe9\"}}".to_vec(), Violation::NotJson, 42),
+        (format!("{}{}", result(2), result(9)).into_bytes(), Violation::NotJson, 36),
+        (deep.into_bytes(), Violation::TooDeep, 160),
+        (format!("[{}]", result(2)).into_bytes(), Violation::InvalidBatch, 0),
+        (br#"{"jsonrpc":"2.0","id":2}"#.to_vec(), Violation::InvalidEnvelope, 0),
+        (br#"{"jsonrpc":"2.0","id":2,"result":{},"result":{}}"#.to_vec(), Violation::RepeatedMember, 0),
+    ] {
+        let shown = String::from_utf8_lossy(&frame).into_owned();
+        let mut client = Scripted::client(client_config());
+        let (failed, other) = (client.call(), client.call());
+        client.sent();
+        client.session.handle_frame(frame.into(), Lane::CHANNEL, client.now).unwrap();
+        let events = client.events();
+        let [Event::Violation(reported), Event::Done { id, outcome: Outcome::Invalid(Invalid::Unreadable(found)), .. }] =
+            &events[..]
+        else {
+            panic!("{shown}: {events:?}")
+        };
+        assert_eq!((*reported, *id, found.rule, found.position), (rule, failed, rule, position), "{shown}");
+        assert!(found.start.starts_with(&shown[..35.min(shown.len())]), "{shown}: {found}");
+        client.frame(&result(3));
+        assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == other), "{shown}");
+    }
+}
+
+/// Seen in the field: a banner before the first message, and a server that frames its messages by headers. A line that may be a log or a
+/// request of the peer ends no call.
+#[test]
+fn a_line_that_is_no_message_is_reported_with_its_first_bytes_and_ends_no_call() {
+    for line in [
+        "Server started",
+        "Content-Length: 52",
+        r#"sending {"jsonrpc":"2.0","id":2,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"ping","params":{"n":NaN},"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":99,"result":{"n":NaN}}"#,
+        r#"{"jsonrpc":"2.0","id":"2","result":{"n":NaN}}"#,
+    ] {
+        let mut client = Scripted::client(client_config());
+        let call = client.call();
+        client.drain().frame(line);
+        let events = client.events();
+        assert!(matches!(&events[..], [Event::Unreadable(found)] if found.start == *line), "{line}: {events:?}");
+        client.frame(&result(2));
+        assert!(matches!(client.events()[..], [Event::Done { id, outcome: Outcome::Result(_), .. }] if id == call), "{line}");
+    }
+}
+
+/// Otherwise the stream of one call could end another one.
+#[test]
+fn on_the_stream_of_a_stateless_request_an_unreadable_answer_ends_this_request_alone() {
+    let mut client = Scripted::new(with(client_config(), |config| config.era = mcp::Era::Modern));
+    client.drain().frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{}}"#));
+    let (first, _) = (client.call(), client.call());
+    client.drain();
+    let answers = format!("[{},{}]", result(2), result(3));
+    let within = Some(ExchangeId::from_number(2));
+    client.session.handle_frame_within(answers.into(), Lane::CHANNEL, within, client.now).unwrap();
+    let done: Vec<_> = client.events().into_iter().filter(|event| matches!(event, Event::Done { .. })).collect();
+    assert!(
+        matches!(done[..], [Event::Done { id, outcome: Outcome::Invalid(Invalid::Unreadable(_)), .. }] if id == first),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn an_unreadable_answer_to_the_handshake_or_to_an_input_request_ends_these_at_once() {
+    let mut client = Scripted::new(client_config());
+    client.drain().frame(r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#);
+    let events = client.events();
+    assert!(
+        matches!(&events[..], [Event::Unreadable(found), Event::Closed(CloseReason::HandshakeRefused)]
+        if found.rule == Violation::InvalidBatch),
+        "{events:?}"
+    );
+    let mut server = Scripted::server(server_config());
+    server.frame(&request(7, "tools/call", r#"{"name":"t"}"#));
+    let id = server.request();
+    let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    server.drain().frame(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":NaN}}"#, key.to_string().trim_start_matches("input-")));
+    let events = server.events();
+    assert!(
+        matches!(&events[..], [Event::Violation(Violation::NotJson), Event::Input { answer: Err(InputFailed::Invalid(why)), .. }]
+        if why.contains("at byte 33")),
+        "{events:?}"
+    );
 }

@@ -73,12 +73,15 @@ impl Mcp {
                 };
                 Message::Response { number: id.as_ours(), body }
             }
-            Err(Malformed { violation, answer }) => {
+            Err(Malformed { violation, answer, recovered }) => {
                 // A client does not reply to a malformed message without an id, since a server may print other text to its output. A
                 // stateless client sends no replies at all.
                 let may_answer = |id: &Option<WireId>| self.side == Side::Server || (id.is_some() && !self.is_stateless_client());
                 let answer = answer.filter(|(id, _)| may_answer(id));
-                Message::Reject { violation: Some(violation), answer }
+                match recovered {
+                    Some(recovered) => Message::Unreadable { recovered, answer },
+                    None => Message::Reject { violation: Some(violation), answer },
+                }
             }
         }
     }

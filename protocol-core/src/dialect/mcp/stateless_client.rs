@@ -63,7 +63,7 @@ pub(crate) fn read_probe_answer(body: &ResponseBody, local: &LocalEnd<'_>) -> Pr
             // Servers with a handshake answer an unknown method with various codes.
             _ => ProbeVerdict::Legacy,
         },
-        ResponseBody::Malformed => ProbeVerdict::Legacy,
+        ResponseBody::Malformed | ResponseBody::Unreadable(_) => ProbeVerdict::Legacy,
     }
 }
 

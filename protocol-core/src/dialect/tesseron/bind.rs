@@ -66,7 +66,7 @@ pub fn read_bind(frame: &Bytes) -> BindRequest {
             BindRequest::Bind { id, code: code.map(Cow::into_owned) }
         }
         Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. }) => BindRequest::Other { id },
-        Err(Malformed { violation, answer: Some((Some(id), _)) }) => {
+        Err(Malformed { violation, answer: Some((Some(id), _)), .. }) => {
             // A bind whose parameters are not an object counts as a bind without a code.
             let is_bind = violation == Violation::InvalidParams && method_of(frame).as_deref() == Some(METHOD);
             if is_bind { BindRequest::Bind { id, code: None } } else { BindRequest::Other { id } }

@@ -50,11 +50,15 @@ impl Tesseron {
                 };
                 Message::Response { number: id.as_ours(), body }
             }
-            Err(Malformed { violation, answer }) => {
+            Err(Malformed { violation, answer, recovered }) => {
                 // A request in which only the parameters are invalid gets an error reply. Any other text that is not a message is ignored
                 // (page "Wire format").
                 let answer = answer.filter(|_| violation == Violation::InvalidParams);
-                Message::Reject { violation: Some(violation), answer }
+                // Nor does JSON that is no message answer a request.
+                match recovered.filter(|_| matches!(violation, Violation::NotJson | Violation::TooDeep)) {
+                    Some(recovered) => Message::Unreadable { recovered, answer },
+                    None => Message::Reject { violation: Some(violation), answer },
+                }
             }
         }
     }

@@ -406,10 +406,13 @@ impl HttpClient {
                     self.ignore_rest(request);
                     self.take_repeated_handshake(&event.data);
                 }
+                // The response in an array, or in text that is no message.
+                Incoming::Batch(numbers) if !numbers.is_empty() => self.fail(HttpFailure::SessionLost(None)),
                 _ => self.pass(event.data, None, self.session.generation()),
             },
             Purpose::Lookup => {
-                if let Incoming::Response(_) = message::incoming(&event.data) {
+                let incoming = message::incoming(&event.data);
+                if matches!(incoming, Incoming::Response(_) | Incoming::Batch(_)) {
                     self.ignore_rest(request);
                     self.take_page(&event.data);
                 }
@@ -427,6 +430,10 @@ impl HttpClient {
             Incoming::Response(Some(number)) if number == exchange.0 => {
                 self.ignore_rest(request);
                 self.answer(exchange, frame);
+            }
+            Incoming::Batch(numbers) if numbers.iter().all(|number| *number == exchange.0) && !numbers.is_empty() => {
+                self.ignore_rest(request);
+                self.answer_mixed(exchange, frame);
             }
             Incoming::Response(_) | Incoming::Batch(_) if era == Era::Modern => {
                 self.fault(Some(exchange), HttpFault::ForeignResponse);
@@ -501,6 +508,7 @@ impl HttpClient {
         };
         match judge(subject, status, answer) {
             Verdict::Pass(frame) => self.answer(exchange, frame),
+            Verdict::PassMixed(frame) => self.answer_mixed(exchange, frame),
             Verdict::LookUp(error) => {
                 self.cache.drop_tools();
                 if !call.hold_for_tools() {
@@ -550,6 +558,17 @@ impl HttpClient {
             self.cache.store(permit, &frame, &self.config.limits, &self.config.timeouts, self.now);
         }
         self.pass(frame, Some(exchange), generation);
+    }
+
+    /// Ends a call whose response is in a batch, or in text that is no message, and passes the frame to the session. Nothing else is read
+    /// from such a frame.
+    fn answer_mixed(&mut self, exchange: ExchangeId, frame: Bytes) {
+        let Some(call) = self.forget_call(exchange) else { return };
+        self.drop_cache_after_subscription(&call);
+        if *call.kind() == Kind::Initialize {
+            self.session.forget();
+        }
+        self.pass(frame, Some(exchange), call.generation());
     }
 
     /// Ends a call whose response is in the frame. If the response is a list with invalid tools, returns a frame without these tools, which

@@ -2041,3 +2041,21 @@ fn a_result_of_the_wrong_shape_is_passed_to_the_session() {
     bench.json(3, 200, &result(2, "7"));
     assert_eq!(bench.outcome(), Outcome::Invalid(Invalid::Response));
 }
+
+/// Seen in the field: a server answers one request with an array of one response. The call waited out its time limit.
+#[test]
+fn an_array_with_the_response_ends_its_call_at_once_as_json_and_as_an_event() {
+    for (mut bench, first) in [(Bench::modern(), 1), (Bench::legacy(), 3)] {
+        bench.call("t");
+        bench.json(first, 200, &format!("[{}]", result(2, "{}")));
+        assert!(matches!(bench.outcome(), Outcome::Invalid(Invalid::Unreadable(_))));
+        bench.call("t");
+        bench.head(first + 1, 200, EVENTS);
+        bench.event(first + 1, "", &format!("[{}]", result(3, "{}")));
+        assert!(matches!(bench.outcome(), Outcome::Invalid(Invalid::Unreadable(_))));
+        assert_eq!(bench.client.calls(), 0);
+    }
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.json(0, 200, &format!("[{}]", agreed(1, LATEST)));
+    assert!(bench.take_log().contains(&"the session closes: the peer refused the handshake".to_string()));
+}

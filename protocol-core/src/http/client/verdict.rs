@@ -26,6 +26,8 @@ pub(super) enum Subject {
 pub(super) enum Answer {
     /// The body is a frame with the response to the request.
     Ours(Bytes),
+    /// The body is a batch with the response to the request, or text that is no message and was meant as the response.
+    Mixed(Bytes),
     /// The status is 400, and the body is about a session: an error that names no request or another one, or text that is not a frame, with
     /// the word "session". Old servers send such a response if they have forgotten the HTTP session. Contains the error, rewritten as the
     /// response to the request; `None` if the body has no error object of JSON-RPC.
@@ -41,6 +43,8 @@ pub(super) enum Answer {
 pub(super) enum Verdict {
     /// Pass the frame, which ends the request, to the session.
     Pass(Bytes),
+    /// Pass the batch or the text that is no message, which ends the request, to the session.
+    PassMixed(Bytes),
     /// Read the list of tools, and repeat the request with the headers that follow from the list. The frame is the error of the server: a
     /// header is missing or wrong. If the request is not a call of a tool, or was repeated for this reason before, pass the frame instead.
     LookUp(Bytes),
@@ -78,7 +82,7 @@ impl Answer {
             Incoming::Malformed if is_of_session => Self::OfSession(None),
             Incoming::Malformed => Self::None,
             Incoming::Response(Some(named)) if named == number => Self::Ours(body),
-            Incoming::Batch(named) if named.contains(&number) => Self::Ours(body),
+            Incoming::Batch(named) if named.contains(&number) => Self::Mixed(body),
             Incoming::Error => refused(body),
             Incoming::Response(_) if status >= 400 => refused(body),
             Incoming::Response(_) | Incoming::Batch(_) | Incoming::Message => Self::Foreign(body),
@@ -104,6 +108,7 @@ pub(super) fn judge(subject: Subject, status: u16, answer: Answer) -> Verdict {
             Verdict::LookUp(frame)
         }
         (_, _, Answer::Ours(frame) | Answer::OfSession(Some(frame))) => Verdict::Pass(frame),
+        (_, _, Answer::Mixed(frame)) => Verdict::PassMixed(frame),
         (Probe, ..) => Verdict::TakeForLegacy,
         (Initialize, 400 | 404 | 405, _) => Verdict::TryOldTransport,
         (Initialize, 400..=499, _) => Verdict::Fail,
@@ -133,6 +138,7 @@ mod tests {
         match judge(subject, status, answer) {
             Verdict::Pass(frame) if frame == body => String::from("pass"),
             Verdict::Pass(frame) => format!("pass {}", core::str::from_utf8(&frame).unwrap()),
+            Verdict::PassMixed(_) => String::from("pass mixed"),
             Verdict::LookUp(_) => String::from("look up"),
             verdict => format!("{verdict:?}"),
         }
@@ -241,9 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_the_answer_if_it_contains_the_response() {
+    fn a_batch_or_unreadable_text_is_the_answer_if_it_contains_the_response() {
         let ours = r#"[{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":7,"result":{}}]"#;
-        assert_eq!(shown(LEGACY, 200, ours), "pass");
+        assert_eq!(shown(LEGACY, 200, ours), "pass mixed");
+        // Seen in the field: an array with one response, and a result with `NaN`.
+        for subject in [Subject::Probe, Subject::Initialize, Subject::Modern, LEGACY] {
+            assert_eq!(shown(subject, 200, r#"[{"jsonrpc":"2.0","id":7,"result":{}}]"#), "pass mixed");
+            assert_eq!(shown(subject, 200, r#"{"jsonrpc":"2.0","id":7,"result":{"n":NaN}}"#), "pass mixed");
+        }
         assert_eq!(shown(LEGACY, 200, r#"[{"jsonrpc":"2.0","id":8,"result":{}}]"#), "Lose");
         assert_eq!(shown(LEGACY, 200, "[]"), "Lose");
     }
