@@ -8,7 +8,7 @@ use core::cell::Cell;
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::string::{String, ToString as _};
 use std::sync::Arc;
 
@@ -282,7 +282,7 @@ impl Peer {
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages.
+    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or a cursor is repeated.
     pub async fn list_tools(&self) -> Result<Vec<ToolInfo>, CallError> {
         self.list(Invoke::list_tools, ToolInfo::read).await
     }
@@ -294,7 +294,7 @@ impl Peer {
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages.
+    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or a cursor is repeated.
     pub async fn list_prompts(&self) -> Result<Vec<PromptInfo>, CallError> {
         self.list(Invoke::list_prompts, PromptInfo::read).await
     }
@@ -306,7 +306,7 @@ impl Peer {
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages.
+    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or a cursor is repeated.
     pub async fn list_resources(&self) -> Result<Vec<ResourceInfo>, CallError> {
         self.list(Invoke::list_resources, ResourceInfo::read).await
     }
@@ -318,7 +318,7 @@ impl Peer {
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages.
+    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or a cursor is repeated.
     pub async fn list_resource_templates(&self) -> Result<Vec<ResourceTemplateInfo>, CallError> {
         self.list(Invoke::list_resource_templates, ResourceTemplateInfo::read).await
     }
@@ -411,7 +411,7 @@ impl Peer {
     /// Requests all pages of a list.
     async fn list<T>(&self, page_from: fn(Option<Text>) -> Invoke, read: fn(Json) -> Option<T>) -> Result<Vec<T>, CallError> {
         let mut items = Vec::new();
-        let mut cursor = None;
+        let (mut cursor, mut cursors) = (None, BTreeSet::new());
         for _ in 0..MAX_PAGES {
             let call = page_from(cursor);
             let op = call.op();
@@ -424,10 +424,11 @@ impl Peer {
                 let counter = &mut state.counters.entries_dropped;
                 *counter = counter.saturating_add(u64::try_from(dropped).unwrap_or(u64::MAX));
             });
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(items);
+            let Some(next) = page.next else { return Ok(items) };
+            if !cursors.insert(next.to_string()) {
+                return Err(CallError::Unreadable(format!("the list never ends: its cursor {next:?} is repeated")));
             }
+            cursor = Some(next);
         }
         Err(CallError::Unreadable(format!("the list has more than {MAX_PAGES} pages")))
     }

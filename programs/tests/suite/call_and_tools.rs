@@ -920,6 +920,18 @@ fn an_answer_that_cannot_be_read_ends_the_call_with_its_reason_and_other_lines_a
     }
 }
 
+/// Seen in the field: a server whose cursor never advances. The list ended after 1000 requests.
+#[test]
+fn a_list_with_a_cursor_that_never_advances_ends_at_its_first_repetition() {
+    let pages = r#"for page in 1 2; do
+            echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[],"nextCursor":""}}'; id=$((id+1)); read -r call
+            case $call in *'"cursor":""'*) ;; *) exit 1;; esac
+        done"#;
+    let pages = pages.replace("read -r call\n", "[ $page = 2 ] || read -r call\n");
+    let ended = call(&["--list", "--", "sh", "-c", &scripted(&pages)]).with(1);
+    assert!(ended.err[0].contains("its cursor \"\" is repeated"), "{ended:?}");
+}
+
 /// A shell script that is a server with a handshake. It answers `server/discover` (the probe) with an error, does the handshake, reads the
 /// call, runs the shell command `call`, and exits at the end of its input. `$hello` and `$call` hold what it has read, `$id` the id of the
 /// call.

@@ -645,7 +645,7 @@ impl HttpClient {
         let cursor = member(result, "nextCursor").and_then(string);
         // Faults of tools are not reported here, but when the session requests the list.
         self.tools.learn(frame, self.config.limits.tools);
-        let next = cursor.and_then(|cursor| Some((self.tools.next_page(self.config.limits.pages)?, cursor)));
+        let next = cursor.and_then(|cursor| Some((self.tools.next_page(&cursor, self.config.limits.pages)?, cursor)));
         if !next.is_some_and(|(call, cursor)| self.ask_for_tools(call, Some(&cursor))) {
             self.end_lookup(true);
         }

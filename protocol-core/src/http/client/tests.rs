@@ -2059,3 +2059,15 @@ fn an_array_with_the_response_ends_its_call_at_once_as_json_and_as_an_event() {
     bench.json(0, 200, &format!("[{}]", agreed(1, LATEST)));
     assert!(bench.take_log().contains(&"the session closes: the peer refused the handshake".to_string()));
 }
+
+#[test]
+fn the_lookup_of_tools_ends_when_a_cursor_is_repeated() {
+    let mut bench = Bench::modern();
+    bench.call("t");
+    bench.json(1, 400, &error(2, -32020));
+    let page = r#"{"jsonrpc":"2.0","id":"http-client/tools","result":{"tools":[],"nextCursor":""}}"#;
+    bench.json(2, 200, page);
+    bench.take_log();
+    bench.json(3, 200, page);
+    assert_eq!(bench.take_log(), ["POST tools/call"]);
+}

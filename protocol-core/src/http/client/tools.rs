@@ -1,7 +1,7 @@
 //! The arguments of each tool that are also sent as headers, according to the annotations in the last list of tools (Streamable HTTP
 //! 2026-07-28, "Custom Headers").
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -25,6 +25,8 @@ pub(super) struct Tools {
 pub(super) struct Lookup {
     /// The number of pages that were requested.
     pages: u32,
+    /// The cursors of these pages.
+    cursors: BTreeSet<Text>,
     /// The calls that wait for the end of the lookup, each with the error response that it got.
     calls: Vec<(ExchangeId, Bytes)>,
 }
@@ -84,15 +86,19 @@ impl Tools {
                 false
             }
             None => {
-                self.lookup = Some(Lookup { pages: 1, calls: Vec::from([(call, error)]) });
+                self.lookup = Some(Lookup { pages: 1, cursors: BTreeSet::new(), calls: Vec::from([(call, error)]) });
                 true
             }
         }
     }
 
-    /// The call on whose behalf the next page is requested; `None` if `most` pages were requested, or if no call waits any longer.
-    pub(super) fn next_page(&mut self, most: u32) -> Option<ExchangeId> {
+    /// The call on whose behalf the page at `cursor` is requested. `None` if `most` pages were requested, if this one was, or if no call
+    /// waits any longer.
+    pub(super) fn next_page(&mut self, cursor: &str, most: u32) -> Option<ExchangeId> {
         let lookup = self.lookup.as_mut().filter(|lookup| lookup.pages < most)?;
+        if !lookup.cursors.insert(Text::from(cursor)) {
+            return None;
+        }
         lookup.pages = lookup.pages.saturating_add(1);
         lookup.calls.first().map(|(call, _)| *call)
     }
