@@ -348,19 +348,19 @@ fn dependencies(of: &str, more: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_core_has_only_the_listed_dependencies() {
-    let agreed = ["bytes", "protocol-core", "serde", "serde_json", "thiserror"];
-    assert_eq!(dependencies("protocol-core", &["--all-features", "--depth", "1"]), agreed);
+    let agreed = ["bytes", "sansmcp-protocol-core", "serde", "serde_json", "thiserror"];
+    assert_eq!(dependencies("sansmcp-protocol-core", &["--all-features", "--depth", "1"]), agreed);
     let all: Vec<_> = include_str!("dependencies.txt").lines().collect();
-    assert_eq!(dependencies("protocol-core", &["--no-default-features"]), all, "tests/tests/ratchets/dependencies.txt");
+    assert_eq!(dependencies("sansmcp-protocol-core", &["--no-default-features"]), all, "tests/tests/ratchets/dependencies.txt");
 }
 
 #[test]
 fn tesseron_without_std_depends_only_on_the_core_and_on_subtle() {
-    let agreed = ["bytes", "protocol-core", "serde", "serde_json", "subtle", "tesseron", "thiserror"];
-    assert_eq!(dependencies("tesseron", &["--no-default-features", "--depth", "1"]), agreed);
-    let mut all: Vec<_> = include_str!("dependencies.txt").lines().chain(["subtle", "tesseron"]).collect();
+    let agreed = ["bytes", "sansmcp-protocol-core", "sansmcp-tesseron", "serde", "serde_json", "subtle", "thiserror"];
+    assert_eq!(dependencies("sansmcp-tesseron", &["--no-default-features", "--depth", "1"]), agreed);
+    let mut all: Vec<_> = include_str!("dependencies.txt").lines().chain(["sansmcp-tesseron", "subtle"]).collect();
     all.sort_unstable();
-    assert_eq!(dependencies("tesseron", &["--no-default-features"]), all);
+    assert_eq!(dependencies("sansmcp-tesseron", &["--no-default-features"]), all);
 }
 
 // ---- The ratchets find violations ----
