@@ -10,6 +10,7 @@ mod auto_traits;
 mod cancel_safety;
 mod faults;
 mod links;
+mod packages;
 mod prose;
 mod source;
 
