@@ -6,6 +6,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::source::{code, files_below, words};
+use crate::source_of;
+
 /// Packages that are never published.
 const OURS_ALONE: [&str; 2] = ["conformance", "tests"];
 
@@ -70,6 +73,22 @@ fn every_package_that_users_may_depend_on_can_be_published() {
     assert!(published.len() >= 10, "{} packages", published.len());
     let found: Vec<_> = published.iter().flat_map(faults).collect();
     assert_eq!(found, [""; 0]);
+}
+
+/// The words in the code of a source that begin anything but a module or a re-export.
+fn logic(text: &str) -> Vec<&'static str> {
+    let code = code(text);
+    let all = ["const", "enum", "fn", "impl", "macro_rules!", "static", "struct", "trait", "type"];
+    all.into_iter().filter(|word| words(&code, word).next().is_some()).collect()
+}
+
+#[test]
+fn the_facade_has_no_logic() {
+    for (file, text) in files_below(&source_of("sansmcp")) {
+        assert_eq!(logic(&text), [""; 0], "sansmcp/{file}");
+    }
+    assert_eq!(logic("/// A struct.\npub use a::fn_name; pub mod a { pub use b::*; }"), [""; 0]);
+    assert_eq!(logic("pub struct S; impl S { pub const fn f() {} }"), ["const", "fn", "impl", "struct"]);
 }
 
 #[test]

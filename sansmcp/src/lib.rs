@@ -1,0 +1,191 @@
+//! Tools for AI agents, and programs that call them: the Model Context Protocol (MCP) as server and as client, on tokio, smol or any other
+//! runtime.
+//!
+//! Made for calls that take minutes. They report progress, can be cancelled, time out, keep a partial result, and can ask the caller's user
+//! or model for input. Each call has exactly one outcome, whatever the network, the peer and the handler do. All revisions of MCP from
+//! 2024-11-05 to 2026-07-28 are spoken, and a handler is the same function in each of them.
+//!
+//! This crate has no logic. It gives the crates of the project one name, and its documentation is the first page of their manual.
+//!
+//! # A server
+//!
+//! ```toml
+//! [dependencies]
+//! sansmcp = "0.1"
+//! schemars = "1"
+//! serde = { version = "1", features = ["derive"] }
+//! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
+//! ```
+//!
+//! A handler takes a type of serde and returns one. The schema of a tool is derived from its type, and arguments are checked before the
+//! handler runs.
+//!
+//! ```no_run
+//! use sansmcp::prelude::*;
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Resize {
+//!     /// The files to resize.
+//!     files: Vec<String>,
+//! }
+//!
+//! async fn resize(context: Context, job: Resize) -> Result<usize, ToolError> {
+//!     for (done, _file) in (1..).zip(&job.files) {
+//!         context.sleep(std::time::Duration::from_secs(1)).await?; // the work; ends early if the call is cancelled
+//!         context.count(done, job.files.len() as u64);
+//!     }
+//!     Ok(job.files.len())
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let resize = Tool::new("resize", resize).description("Resizes images");
+//!     let service = Service::new(Identity::new("images", "1.0")).tool(resize);
+//!     sansmcp::tokio::serve(service.into(), sansmcp::tokio::stdio()).await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The same `Service` is served over a socket (`tokio::TcpListener`), over HTTP (`http::HttpService`), and in a test without any of these
+//! (`testing::Harness`).
+//!
+//! # A client
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use sansmcp::prelude::*;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let server = sansmcp::tokio::child(tokio::process::Command::new("images"))?;
+//!     let config = Config::mcp_client(Identity::new("me", "1.0"));
+//!     let connection = sansmcp::tokio::connect(Arc::new(()), config, server); // `()` refuses input requests: see `Client`
+//!     let mut call = connection.peer().call_tool("resize", Json::parse(r#"{"files":["a.png"]}"#)?)?;
+//!     while let Some(progress) = call.next_progress().await {
+//!         println!("{progress:?}");
+//!     }
+//!     println!("{}", call.await.result()?); // dropping `call` earlier would cancel it
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Doors
+//!
+//! | You want to | Take | Feature |
+//! |---|---|---|
+//! | write tools, prompts and resources | [`Service`], [`Tool`], [`Prompt`], [`Resource`], whose handlers get a [`Context`] | |
+//! | call tools | [`Peer`], whose calls are futures ([`Call`]); a [`Client`] answers the questions of the server | |
+//! | serve or connect on tokio | `tokio`: `serve`, `connect`, `stdio`, `child`, sockets | `tokio` |
+//! | serve or connect on smol | `smol`: the same names | `smol` |
+//! | serve over HTTP, with axum, with hyper or with neither | `http`: `HttpService`; `http_listen` of the runtime | `http-server` |
+//! | call a server over HTTP | `http_connect` of the runtime | `http-client` |
+//! | test tools, clients and sessions in virtual time | `testing` | `testing` |
+//! | write a Tesseron app, or a gateway to such apps | `tesseron`; `tesseron_listen` of the runtime | `tesseron` |
+//! | own the event loop | [`session`]: the session as a machine without I/O, [`session::drive`] | |
+//! | connect another transport or another runtime | [`io`], [`engine`], [`drive`] | |
+//!
+//! [`prelude`] has the names that most programs need. It exports no module, so `#[tokio::main]` is still that of the runtime.
+//!
+//! # Features
+//!
+//! Features only add. `tokio` and `tracing` are on by default.
+//!
+//! | Feature | |
+//! |---|---|
+//! | `tokio`, `smol` | the modules of these names. Both may be on |
+//! | `http-server`, `http-client` | Streamable HTTP for each runtime that is on. The client also speaks TLS and HTTP/2 |
+//! | `tesseron` | apps and gateways of Tesseron, over Unix sockets and WebSockets |
+//! | `validate` | checks arguments against every keyword of their schema but `format`, by the crate `jsonschema` |
+//! | `tracing` | spans and events for any `tracing` subscriber |
+//! | `testing` | the module `testing`, with strategies for proptest and inputs for fuzzers |
+//!
+//! Without `validate`, types, members, choices, ranges of numbers, and lengths of lists and strings are checked, which is all that most
+//! derived schemas say. A tool whose schema says more is refused when it is registered ([`SchemaUnchecked`]).
+//!
+//! # Crates that are re-exported
+//!
+//! Types of [`serde`], [`schemars`] and [`serde_json`] are in signatures here, so a program needs the versions that fit. These are re-exported.
+//! A crate that wants no dependency of its own on them names them to the derive macros:
+//!
+//! ```
+//! use sansmcp::{schemars, serde};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[serde(crate = "sansmcp::serde")]
+//! #[schemars(crate = "sansmcp::schemars")]
+//! struct Resize {
+//!     files: Vec<String>,
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod prelude;
+
+// The vocabulary of applications: all of `endpoint`, and what its signatures take from the core.
+#[doc(inline)]
+pub use endpoint::*;
+#[doc(inline)]
+pub use protocol_core::{
+    Answer, Ask, Blocks, Bytes, CallTimeouts, Caller, CancelReason, Capabilities, CheckpointError, Close, CloseReason, Config,
+    Consent, Content, DepthInference, DepthPolicy, Elicit, Elicited, ExchangeId, Gone, Identity, InputFailed, Instant, Invalid,
+    Invoke, InvokeError, Json, JsonError, Level, Limits, LogRecord, NoDefault, NotFound, NotLive, Notice, Op, OpenUrl, Outcome,
+    PartialResult, PeerInfo, PendingInput, Progress, ProgressError, ProgressPolicy, PromptArgument, PromptInfo, Protocol,
+    RateWindow, Reported, ResourceInfo, ResourceTemplateInfo, RpcError, Sample, Sampled, SendError, ServeOptions, Stats,
+    SubscriptionFilter, Text, TimeoutKind, Timeouts, ToolInfo, ToolOutput, ToolResult, Violation, mcp,
+};
+pub use {schemars, serde, serde_json};
+
+/// Pipes, sockets, child processes and the clock of tokio.
+#[cfg(feature = "tokio")]
+#[doc(inline)]
+pub use adapter_tokio as tokio;
+
+/// Pipes, sockets, child processes and the clock of smol.
+#[cfg(feature = "smol")]
+#[doc(inline)]
+pub use adapter_smol as smol;
+
+/// The sans-IO core: sessions, the event loop, framing, and the machines of HTTP. It has no clock, socket, task or lock.
+#[doc(inline)]
+pub use protocol_core as session;
+
+/// Claims, gateways and bridges of Tesseron.
+#[cfg(feature = "tesseron")]
+#[doc(inline)]
+pub use ::tesseron;
+
+/// The parts of transports for any runtime: framing by lines, child processes, sockets, WebSockets, the client of HTTP.
+#[doc(inline)]
+pub use adapter_io as io;
+
+/// The lock around a machine that many handles share, and what it asks of a runtime.
+#[doc(inline)]
+pub use engine;
+
+/// Streamable HTTP: a server as a tower service, and a client for connectors of any runtime.
+///
+/// With the feature `http-server`, serve an `HttpService` by axum, hyper, or the `http_listen` of a runtime. With `http-client`, the
+/// `http_connect` of a runtime calls the server at an `HttpServerAddress`.
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub mod http {
+    #[cfg(feature = "http-client")]
+    #[doc(inline)]
+    pub use adapter_io::{HTTP_CONNECT_TIMEOUT, HttpConnector, HttpServerAddress, http_client};
+    #[cfg(feature = "http-server")]
+    #[doc(inline)]
+    pub use http_service::*;
+    #[cfg(feature = "http-client")]
+    #[doc(inline)]
+    pub use protocol_core::http::{HttpClientConfig, HttpClientLimits, HttpClientTimeouts};
+}
+
+/// Tests in virtual time, without a runtime: one call of a handler, two connected endpoints, sessions under a judge, links with faults,
+/// strategies for proptest, and inputs for fuzzers.
+#[cfg(feature = "testing")]
+pub mod testing {
+    #[doc(inline)]
+    pub use endpoint::testing::*;
+    #[doc(inline)]
+    pub use testkit::*;
+}
