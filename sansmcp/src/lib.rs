@@ -101,7 +101,7 @@
 //! | `testing` | the module `testing`, with strategies for proptest and inputs for fuzzers |
 //!
 //! Without `validate`, types, members, choices, ranges of numbers, and lengths of lists and strings are checked, which is all that most
-//! derived schemas say. A tool whose schema says more is refused when it is registered ([`SchemaUnchecked`]).
+//! derived schemas say. A tool whose schema says more is refused when it is registered ([`SchemaRefused`]).
 //!
 //! # Crates that are re-exported
 //!
