@@ -11,7 +11,6 @@ mod cancel_safety;
 mod faults;
 mod links;
 mod packages;
-mod prose;
 mod source;
 
 use std::collections::BTreeSet;
