@@ -238,7 +238,10 @@ fn an_unreachable_server_is_reported_in_one_line_with_status_4() {
 #[test]
 fn a_server_that_exits_or_never_answers_is_reported_in_one_line() {
     call(&["chatty", "--", "true"]).complained(4, "lost");
-    call(&["chatty", "--", "echo", "Welcome!"]).complained(4, "lost");
+    // The server is started once more without the probe, and says the same.
+    let welcomed = call(&["chatty", "--", "echo", "Welcome!"]).with(4);
+    let [one, other, lost] = &welcomed.err[..] else { panic!("{welcomed:?}") };
+    assert!(one.ends_with("Welcome!") && other == one && lost.contains("lost"), "{welcomed:?}");
     let mute = ["--", "sh", "-c", "cat > /dev/null"];
     for work in ["chatty", "--list"] {
         let ended = call(&[&["--start-timeout", "0.3", work], &mute[..]].concat());
@@ -929,7 +932,7 @@ fn a_list_with_a_cursor_that_never_advances_ends_at_its_first_repetition() {
         done"#;
     let pages = pages.replace("read -r call\n", "[ $page = 2 ] || read -r call\n");
     let ended = call(&["--list", "--", "sh", "-c", &scripted(&pages)]).with(1);
-    assert!(ended.err[0].contains("its cursor \"\" is repeated"), "{ended:?}");
+    assert!(ended.err[1].contains("its cursor \"\" is repeated"), "{ended:?}");
 }
 
 /// A shell script that is a server with a handshake. It answers `server/discover` (the probe) with an error, does the handshake, reads the
@@ -1175,10 +1178,11 @@ fn a_server_over_http_that_fails_is_reported_with_what_it_has_answered() {
         }
         false => "502 Bad\r\nContent-Type: text/plain\r\n\r\nno upstream".to_owned(),
     });
-    for (work, request) in [("chatty", "tools/call"), ("--list", "tools/list")] {
-        let why = format!("the call is lost: {request}: the server answers with the status 502 (text/plain, \"no upstream\")");
-        call(&["--url", &loses, work]).complained(4, &why);
-    }
+    let why = |request| {
+        format!("call: the call is lost: {request}: the server answers with the status 502 (text/plain, \"no upstream\")")
+    };
+    call(&["--url", &loses, "chatty"]).complained(4, &why("tools/call"));
+    assert_eq!(call(&["--url", &loses, "--list"]).with(4).err, ["call: the list of tools failed", &why("tools/list")]);
     let secret = call(&["--url", "http://user:secret@localhost/mcp", "chatty"]);
     assert!(!secret.err.concat().contains("secret"), "{secret:?}");
     secret.complained(4, "http://...@localhost/mcp: a name and a password belong into the header `Authorization`");

@@ -732,7 +732,7 @@ fn an_unreadable_answer_to_the_handshake_or_to_an_input_request_ends_these_at_on
     client.drain().frame(r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#);
     let events = client.events();
     assert!(
-        matches!(&events[..], [Event::Unreadable(found), Event::Closed(CloseReason::HandshakeRefused)]
+        matches!(&events[..], [Event::Unreadable(found), Event::Closed(CloseReason::AnswerInvalid("result"))]
         if found.rule == Violation::InvalidBatch),
         "{events:?}"
     );

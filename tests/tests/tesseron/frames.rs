@@ -627,7 +627,8 @@ fn item_9_a_response_with_a_malformed_error_is_still_a_failure() {
         let mut app = Scripted::new(app_config());
         app.sent();
         app.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
-        assert_eq!(app.events().last(), Some(&Event::Closed(CloseReason::AnswerInvalid("result"))), "{error}");
+        let refused = if error == "null" { CloseReason::AnswerInvalid("result") } else { CloseReason::HandshakeRefused };
+        assert_eq!(app.events().last(), Some(&Event::Closed(refused)), "{error}");
 
         let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(100, "i1");
