@@ -15,8 +15,13 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value, json};
 
-/// The maximum size, in bytes, of the JSON of a value whose members are renamed: each member is asked for a few times.
-const MAX_BYTES: usize = 64 << 10;
+/// The maximum size, in bytes, of the JSON of a value whose members are renamed. Each name is asked for a few times, each time with the value
+/// of its member.
+const MAX_BYTES: usize = 16 << 10;
+
+/// The maximum number of objects that are looked at, and of names that are asked for, so that the time does not grow with the square of the
+/// size.
+const MAX_NAMES: usize = 256;
 
 /// Renames the members of `value` that a `T` takes under another name to the names in the schema of `T`. `size` is the length of the JSON of
 /// `value`. Returns `false` if there are none.
@@ -34,17 +39,16 @@ pub(crate) fn rename<T: DeserializeOwned>(value: &mut Value, size: usize) -> boo
     // The members of a member first, since its path has the name that is not changed yet.
     found.reverse();
     let mut any = false;
-    for Object { path, names } in found {
-        for name in names {
-            let canonical = canonical::<T>(value, &path, &name).filter(|canonical| *canonical != name);
-            let object = canonical.and_then(|canonical| Some((canonical, at(value, &path)?.as_object_mut()?)));
-            if let Some((canonical, object)) = object
-                && !object.contains_key(canonical)
-                && let Some(member) = object.remove(&name)
-            {
-                object.insert(String::from(canonical), member);
-                any = true;
-            }
+    let all = found.iter().flat_map(|Object { path, names }| names.iter().map(move |name| (path, name)));
+    for (path, name) in all.take(MAX_NAMES) {
+        let canonical = canonical::<T>(value, path, name).filter(|canonical| canonical != name);
+        let object = canonical.and_then(|canonical| Some((canonical, at(value, path)?.as_object_mut()?)));
+        if let Some((canonical, object)) = object
+            && !object.contains_key(canonical)
+            && let Some(member) = object.remove(name)
+        {
+            object.insert(String::from(canonical), member);
+            any = true;
         }
     }
     any
@@ -113,11 +117,11 @@ impl<'a> Probe<'a> {
     /// The value in this value that `step` leads to.
     fn child(&self, step: &Step, value: &'a Value) -> Self {
         let place = match &self.place {
-            Place::Anywhere { path, found } => {
+            Place::Anywhere { path, found } if found.borrow().len() < MAX_NAMES => {
                 Place::Anywhere { path: path.iter().cloned().chain([step.clone()]).collect(), found }
             }
             Place::On { path: [_, rest @ ..], name, sample } => Place::On { path: rest, name, sample },
-            Place::On { .. } | Place::Beside => Place::Beside,
+            Place::Anywhere { .. } | Place::On { .. } | Place::Beside => Place::Beside,
         };
         Self { value, place }
     }
@@ -144,14 +148,14 @@ impl<'a> Probe<'a> {
 
     /// The elements of an array. In a list the elements before the one on the way are left out; in a tuple they have to be there.
     fn elements(&self, array: &'a [Value], is_list: bool) -> Elements<'a> {
-        let all = array.iter().enumerate();
         let child = |(index, value)| self.child(&Step::Element(index), value);
         let mut elements: Vec<_> = match &self.place {
-            Place::On { path: [Step::Element(next), ..], .. } => all
-                .filter(|(index, _)| if is_list { index == next } else { index <= next })
-                .map(|(index, value)| if index == *next { child((index, value)) } else { Self { value, place: Place::Beside } })
-                .collect(),
-            _ => all.map(child).collect(),
+            Place::On { path: [Step::Element(next), ..], .. } => {
+                let before = if is_list { &[] } else { array.get(..*next).unwrap_or_default() };
+                let before = before.iter().map(|value| Self { value, place: Place::Beside });
+                before.chain(array.get(*next).map(|value| child((*next, value)))).collect()
+            }
+            _ => array.iter().enumerate().map(child).collect(),
         };
         elements.reverse();
         Elements(elements)

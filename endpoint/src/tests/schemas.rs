@@ -152,6 +152,12 @@ fn an_argument_may_have_an_alias_and_is_checked_like_any_other() {
         let run = harness(tool()).call_tool("t", text(given.clone()));
         assert_eq!(run.text(), format!("invalid arguments: {expected}"), "{given}");
     }
+    // The time grew with the square of the number of members: a caller could make a tool compute for a second.
+    for (parts, is_read) in [(200, true), (300, false)] {
+        let parts = vec![json!({"width": 1}); parts];
+        let run = harness(tool()).call_tool("t", text(json!({"width": 1, "parts": parts})));
+        assert_eq!(run.is_tool_error(), !is_read, "at most 256 names are looked up: {}", run.text());
+    }
 }
 
 #[test]
