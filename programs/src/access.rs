@@ -23,8 +23,8 @@ const LOOK_UP: Duration = Duration::from_secs(5);
 pub(super) enum Access<A> {
     /// All are served.
     Anyone,
-    /// Only this user and clients with the token are served. The file of the token exists until it is dropped.
-    Checked(Checked<A>, Option<TokenFile>),
+    /// Only this user and clients with the token are served.
+    Checked(Checked<A>),
 }
 
 /// The check by user and by token.
@@ -36,8 +36,8 @@ pub(super) struct Checked<A> {
 }
 
 impl<A: Adapter> Access<A> {
-    /// The check for a gateway that listens. Writes the token, if there is a file for it. Returns an error if nobody could be recognised, or
-    /// if the token cannot be written.
+    /// The check for a gateway that listens. Makes a token if there is a file for it. Returns an error if nobody could be recognised, or if
+    /// there are no random bytes.
     pub(super) fn new(adapter: &A, allow_any_user: bool, token_file: Option<&Path>) -> Result<Self, String> {
         if allow_any_user {
             say(format_args!("gateway: warning: any user of this machine may use this gateway and the apps that it has claimed"));
@@ -50,21 +50,16 @@ impl<A: Adapter> Access<A> {
                     .to_owned(),
             );
         }
-        let (token, file) = token_file
-            .map(|path| {
-                TokenFile::write(adapter, path).map_err(|error| format!("cannot write the token to {}: {error}", path.display()))
-            })
-            .transpose()?
-            .unzip();
-        Ok(Self::Checked(Checked { adapter: adapter.clone(), token, has_complained: AtomicBool::new(false) }, file))
+        let token = token_file.map(|_| mint(adapter)).transpose().map_err(|error| format!("cannot make a token: {error}"))?;
+        Ok(Self::Checked(Checked { adapter: adapter.clone(), token, has_complained: AtomicBool::new(false) }))
     }
 
     /// Returns `true` if a TCP client is served. `ends` are the addresses of the connection, first ours.
     pub(super) async fn serves(&self, ends: Option<[SocketAddr; 2]>) -> bool {
         match (self, ends) {
             (Self::Anyone, _) => true,
-            (Self::Checked(..), None) => false,
-            (Self::Checked(checked, _), Some([local, remote])) => {
+            (Self::Checked(_), None) => false,
+            (Self::Checked(checked), Some([local, remote])) => {
                 let user = user_of(checked.adapter.clone(), local, remote).await;
                 if user.is_some_and(|user| user != PeerUser::ThisUser) {
                     checked.complain();
@@ -76,6 +71,11 @@ impl<A: Adapter> Access<A> {
 }
 
 impl<A> Checked<A> {
+    /// The token, to be written to its file.
+    pub(super) fn token(&self) -> Option<String> {
+        self.token.as_ref().map(|token| token.reveal().to_owned())
+    }
+
     fn complain(&self) {
         if !self.has_complained.swap(true, Ordering::Relaxed) {
             complain(
@@ -113,21 +113,28 @@ async fn user_of<A: Adapter>(adapter: A, local: SocketAddr, remote: SocketAddr) 
     first(found, too_late).await.into_iter().next().flatten()
 }
 
-/// The file with the bearer token. Dropping this removes the file.
-pub(super) struct TokenFile(PathBuf);
+/// A new token. Resume tokens of Tesseron are what is needed here: 24 random bytes, compared in constant time.
+fn mint<A: Adapter>(adapter: &A) -> io::Result<ResumeToken> {
+    let runtime = adapter.runtime();
+    let mut made = Ok(());
+    let token = ResumeToken::mint(&mut |bytes| {
+        if made.is_ok() {
+            made = runtime.fill_random(bytes);
+        }
+    });
+    made.map(|()| token)
+}
+
+/// The file with the bearer token. Dropping this removes the file, unless another gateway has replaced it.
+pub(super) struct TokenFile {
+    path: PathBuf,
+    text: String,
+}
 
 impl TokenFile {
-    /// Writes a new token to a new file that only this user can read. Replaces an older file.
-    fn write<A: Adapter>(adapter: &A, path: &Path) -> io::Result<(ResumeToken, Self)> {
-        let runtime = adapter.runtime();
-        let mut made = Ok(());
-        // Resume tokens of Tesseron are what is needed here: 24 random bytes, compared in constant time.
-        let token = ResumeToken::mint(&mut |bytes| {
-            if made.is_ok() {
-                made = runtime.fill_random(bytes);
-            }
-        });
-        made?;
+    /// Writes a token to a new file that only this user can read. Replaces an older file, so it must not be called before the gateway
+    /// listens: one that cannot listen must leave the file of another gateway alone.
+    pub(super) fn write(path: &Path, token: &str) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -138,14 +145,17 @@ impl TokenFile {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(path)?;
-        let written = Self(path.to_owned());
-        writeln!(file, "{}", token.reveal())?;
-        Ok((token, written))
+        let written = Self { path: path.to_owned(), text: format!("{token}\n") };
+        file.write_all(written.text.as_bytes())?;
+        Ok(written)
     }
 }
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        // A file that was not written whole has the beginning of the text.
+        if fs::read_to_string(&self.path).is_ok_and(|text| self.text.starts_with(&text)) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }

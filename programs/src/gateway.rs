@@ -16,7 +16,7 @@ use tesseron::TesseronError;
 use tesseron::bridge::{BridgeConfig, BridgeEvent};
 use tesseron::net::{Gateway, Home, Sockets};
 
-use super::access::Access;
+use super::access::{Access, TokenFile};
 use super::arguments::{self, GatewayOptions};
 use super::display::one_line;
 use super::run::Signals;
@@ -117,13 +117,23 @@ async fn listen_http<A: Adapter>(adapter: &A, options: &Arc<GatewayOptions>, end
     let mut config = HttpServerConfig::default();
     config.era = Era::Legacy;
     let service = HttpService::with_machines(open_session, runtime, config);
-    // The file of the token is removed when this future ends or is dropped.
-    let (service, _token_file) = match access {
+    let (service, token) = match access {
         Access::Anyone => (service, None),
-        Access::Checked(checked, file) => (service.guarded(checked), file),
+        Access::Checked(checked) => {
+            let token = checked.token();
+            (service.guarded(checked), token)
+        }
     };
     let listener = adapter.http_listen(address.to_owned(), service, ConnectionLimits::default()).await;
     let listener = listener.map_err(|error| error.to_string())?;
+    // The file of the token is removed when this future ends or is dropped.
+    let _token_file = match options.token_file.as_deref().zip(token) {
+        Some((path, token)) => {
+            let written = TokenFile::write(path, &token);
+            Some(written.map_err(|error| format!("cannot write the token to {}: {error}", path.display()))?)
+        }
+        None => None,
+    };
     say(format_args!("gateway: listening on http://{}/mcp", listener.local_addr()));
     end.rung().await;
     listener.close(CLOSE_GRACE);

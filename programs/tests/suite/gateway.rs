@@ -1101,6 +1101,10 @@ fn a_client_with_the_token_of_the_gateway_is_served(programs: &Programs) {
         let refused = as_another_user(POST, &[&port, "Authorization: Bearer old", &initialize("guest")]);
         assert!(refused.is_some_and(|answer| answer.starts_with("HTTP/1.1 401 ")));
     }
+    // Another gateway that cannot listen there replaced the file, and removed it.
+    let again = ["--home", home.path(), "--http", &format!("127.0.0.1:{port}"), "--token-file", flags[3]];
+    programs.run("gateway", &again).complained(4, "in use");
+    assert_eq!(fs::read_to_string(&path).ok().as_deref(), Some(&*token));
     gateway.signal("-TERM");
     assert_eq!(gateway.wait().code(), Some(0));
     assert!(!gateway.err.all().contains(token.trim()), "the token is a secret");
