@@ -606,13 +606,15 @@ impl Future for ServedFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if this.served.is_some() && !*this.was_told && this.activity.has_ended() {
-            *this.was_told = true;
-            this.inner.half_close();
-        }
-        let polled = this.inner.as_mut().poll(cx);
+        let mut polled = this.inner.as_mut().poll(cx);
         if this.served.is_none() && !this.inner.is_reading() {
             *this.served = Some(Served::begin(this.activity));
+        }
+        // The end of input may have been seen before this request began.
+        if polled.is_pending() && this.served.is_some() && !*this.was_told && this.activity.has_ended() {
+            *this.was_told = true;
+            this.inner.half_close();
+            polled = this.inner.as_mut().poll(cx);
         }
         let response = ready!(polled)?;
         let (served, was_told) = (this.served.take(), *this.was_told);

@@ -217,6 +217,7 @@ impl Shared {
         self.verb(|state, now| state.poll_response(exchange, waker, spare, now))
     }
 
+    #[cfg(feature = "hyper")]
     fn half_close(self: &Arc<Self>, exchange: HttpExchangeId) {
         self.verb(|state, now| state.half_close(exchange, now));
     }

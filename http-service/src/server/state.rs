@@ -129,12 +129,13 @@ impl State {
         part
     }
 
-    /// Handles the loss of an exchange. Returns the waker of the task that waited for its response, to be dropped after the lock is
-    /// released.
+    #[cfg(feature = "hyper")]
     pub(super) fn half_close(&mut self, exchange: HttpExchangeId, now: Instant) {
         self.server.handle_half_close(exchange, now);
     }
 
+    /// Handles the loss of an exchange. Returns the waker of the task that waited for its response, to be dropped after the lock is
+    /// released.
     pub(super) fn lose(&mut self, exchange: HttpExchangeId, now: Instant) -> Option<Waker> {
         self.server.handle_lost(exchange, now);
         self.exchanges.remove(&exchange).flatten()

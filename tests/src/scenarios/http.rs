@@ -430,6 +430,18 @@ async fn a_client_that_closes_its_writing_half_gets_the_response<A: Adapter>(sta
         assert_eq!(server.seen(), "passed");
         let responses = client.ends();
         assert_eq!(responses.matches("\"done\"").count(), 2, "{responses}");
+        // Such a request learned that its client is gone only when the stream was due for a comment, after 15 s.
+        let mut client = server.connect();
+        for tool in ["gated", "wait"] {
+            let (fields, body) = modern(tool);
+            client.request("POST", &fields, &body);
+        }
+        client.stream.shutdown(Shutdown::Write).expect("half a connection");
+        assert_eq!(server.seen(), "started");
+        server.gate.add_permits(1);
+        assert_eq!(["passed", "started"], [server.seen(), server.seen()]);
+        drop(client);
+        assert_eq!(server.seen(), "Disconnected");
     })
     .await;
 }
