@@ -23,8 +23,8 @@ pub enum WireId {
 impl WireId {
     /// Reads an id. `None` if `value` is longer than `max` bytes, or is neither text nor an integer. Whether `null` is an id is decided in
     /// `wire/read.rs`. Text with an unpaired surrogate is not read, either. `1.0`, `-0` and numbers beyond 64 bits, with or without a sign,
-    /// are not read as integers, since a response could not repeat them as they were written. Text is copied, so that a stored id does not keep its frame
-    /// alive.
+    /// are not read as integers, since a response could not repeat them as they were written. Text is copied, so that a stored id does not
+    /// keep its frame alive.
     pub(crate) fn read(value: &[u8], max: usize) -> Option<Self> {
         match Kind::of(value) {
             _ if value.len() > max => None,
