@@ -204,12 +204,14 @@ in one call, and only http and https. --answer agrees to no address. If an error
 are opened first, they are shown and not opened.
 
 The server is first asked for its revisions. If it does not answer within 10 seconds, it is taken for an
-old one; if it exits, disconnects or refuses the handshake that follows, call starts it, or connects to
-it, once more. --era legacy is for servers that fail at this request: it is then not sent.
+old one, or for a dead one over HTTP; if it exits, disconnects or refuses the handshake that follows, call
+starts it, or connects to it, once more. --era legacy is for servers that fail at this request: it is then
+not sent.
 
 Ctrl-C, SIGTERM, SIGHUP and SIGQUIT cancel the call and print the last progress. Afterwards a server that call
 has started should exit at the end of its stdin. If it does not within 2 seconds, it gets SIGTERM, and half a
-second later SIGKILL, together with the processes that it has started. Processes that it leaves behind end, too.
+second later SIGKILL, together with the processes that it has started. Processes that it leaves behind end,
+too, unless they have left its process group, as with setsid.
 
 Exit status:
     0  a result
