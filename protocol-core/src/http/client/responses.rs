@@ -533,6 +533,8 @@ impl HttpClient {
             Verdict::TryOldTransport if self.config.old_transport => {
                 let initialize = call.frame().clone();
                 self.use_old_transport(initialize);
+                // If the server has no such transport either, the first refusal is the one to tell.
+                self.session.note_cause(&why);
             }
             Verdict::TryOldTransport | Verdict::Fail => self.fail(HttpFailure::Refused(Box::new(why))),
             Verdict::FailAsNotMcp => self.fail(HttpFailure::NotMcp(Some(Box::new(why)))),
@@ -707,8 +709,10 @@ impl HttpClient {
             Purpose::Delete => self.finish_closing(),
             Purpose::OldStream => {
                 let is_open = matches!(self.phase, Phase::Old { target: Some(_), .. });
-                let why = self.reason(purpose, fault, seen);
-                self.fail(if is_open { HttpFailure::Ended } else { HttpFailure::Refused(Box::new(why)) });
+                let is_refused = matches!(fault, HttpFault::Status(_) | HttpFault::MediaType);
+                let first = self.session.take_cause().filter(|_| is_refused);
+                let why = first.unwrap_or_else(|| Box::new(self.reason(purpose, fault, seen)));
+                self.fail(if is_open { HttpFailure::Ended } else { HttpFailure::Refused(why) });
             }
             Purpose::OldMessage(exchange) => {
                 self.fault(exchange, fault.clone());

@@ -432,6 +432,11 @@ fn an_old_server_may_name_no_address_of_another_origin_and_must_name_one_in_time
     bench.client.handle_timeout(Instant::ZERO.saturating_add(seconds(10)));
     bench.pump();
     assert_eq!(bench.take_log(), ["abort 1", "failed: the server does not answer in time"]);
+    // A wrong address was reported with the status of the attempt that followed.
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.head(0, 404, "");
+    bench.head(1, 405, "");
+    assert_eq!(bench.take_log().last().map(String::as_str), Some("failed: the server answers with the status 404"));
     // A client that may not use the old transport fails instead of trying it.
     let mut bench = Bench::with(ClientEra::Legacy, |config| config.old_transport = false);
     bench.head(0, 404, "");
