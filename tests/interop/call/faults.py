@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from program import call
-from scenario import equal, holds, run, scenario, within
+from scenario import contains, equal, holds, run, scenario, within
 
 
 @scenario("a wrong flag is exit status 2")
@@ -33,7 +33,11 @@ def exits():
 def gibberish():
     run = call("progress", server=["echo", "Welcome!"])
     run.ended(4)
-    run.complained()
+    # It is started twice, with the probe and without, and says the same each time.
+    first, again, last = run.complaints()
+    contains("the line about its output", first, "Welcome!")
+    equal("the line about its output when it is started again", again, first)
+    contains("the last line", last, "the server is lost")
 
 
 @scenario("a server that never answers initialize is given up after --start-timeout, and the error names this time limit")

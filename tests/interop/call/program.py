@@ -99,9 +99,13 @@ class Run:
     def printed_error(self, text):
         contains("standard error", "\n".join(line.text for line in self.err), text)
 
+    def complaints(self):
+        """The lines on standard error that are no updates."""
+        return [line.text for line in self.err if line.text.strip() and not parse(line.text)]
+
     def complained(self, *words):
         """Checks that standard error has exactly one line that is no update, and that it contains these words."""
-        lines = [line.text for line in self.err if line.text.strip() and not parse(line.text)]
+        lines = self.complaints()
         equal(f"the number of lines on standard error, {lines}", len(lines), 1)
         for word in words:
             contains("the line on standard error", lines[0], word)
