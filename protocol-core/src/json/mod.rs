@@ -344,10 +344,7 @@ impl<'a> Frame<'a> {
 
     /// Like [`text`](Self::text), with U+FFFD for each unpaired surrogate.
     pub(crate) fn text_lossy(self, value: &[u8]) -> Option<Text> {
-        self.text(value).or_else(|| match read::string_bytes(&read::mend(value)?)? {
-            Cow::Borrowed(text) => Some(Text(Bytes::copy_from_slice(text))),
-            Cow::Owned(text) => Some(Text(text.into())),
-        })
+        self.text(value).or_else(|| Some(read::string_lossy(value)?.into_owned().into()))
     }
 
     fn slice(self, part: &[u8]) -> Bytes {

@@ -23,13 +23,12 @@
 //! * if the HTTP session is gone again after the call was sent again;
 //! * if the HTTP response does not contain its response, and the server may have done the work.
 
-use alloc::boxed::Box;
-
 use bytes::Bytes;
 
+use super::HttpRequestId;
 use super::cache::CachePermit;
+use super::reason::FirstReason;
 use super::resumption::Resumption;
-use super::{HttpReason, HttpRequestId};
 use crate::http::era::Era;
 use crate::http::message::Request;
 use crate::http::timers::Armed;
@@ -43,7 +42,7 @@ pub(super) struct Call {
     /// The method of the request.
     method: Text,
     /// The reason for which the stream broke, until there is a new event: the first one, if attempts to resume it have failed.
-    cause: Option<Box<HttpReason>>,
+    cause: FirstReason,
     /// The frame. It is dropped once the stream begins, since the call is not sent again then.
     frame: Bytes,
     /// The generation of the HTTP session that the call was sent in: the number of earlier HTTP sessions.
@@ -106,7 +105,7 @@ impl Call {
             era,
             kind,
             method,
-            cause: None,
+            cause: FirstReason::default(),
             frame,
             generation: 0,
             was_moved: false,
@@ -161,18 +160,9 @@ impl Call {
         may_look_up
     }
 
-    /// Records the reason for which the stream broke. Returns `false` if there is an earlier one.
-    pub(super) fn note_cause(&mut self, why: &HttpReason) -> bool {
-        let is_first = self.cause.is_none();
-        if is_first {
-            self.cause = Some(Box::new(why.clone()));
-        }
-        is_first
-    }
-
-    /// Takes the reason for which the stream broke, if there was no new event since.
-    pub(super) fn take_cause(&mut self) -> Option<Box<HttpReason>> {
-        self.cause.take()
+    /// The reason for which the stream broke, if there was no new event since.
+    pub(super) fn cause(&mut self) -> &mut FirstReason {
+        &mut self.cause
     }
 
     /// Takes the right to cache the result of the call.

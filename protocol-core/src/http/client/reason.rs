@@ -1,5 +1,6 @@
 //! The reason of a loss, for people: a fault, the request, and what is known of the response.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
@@ -45,6 +46,26 @@ impl fmt::Display for HttpReason {
             write!(f, "{response})")?;
         }
         f.write_str(if self.gave_up { "; the stream could not be resumed" } else { "" })
+    }
+}
+
+/// The first of the reasons for which one thing has failed again and again.
+#[derive(Debug, Default)]
+pub(super) struct FirstReason(Option<Box<HttpReason>>);
+
+impl FirstReason {
+    /// Records a reason. Returns `false` if there is an earlier one.
+    pub(super) fn note(&mut self, why: &HttpReason) -> bool {
+        let is_first = self.0.is_none();
+        if is_first {
+            self.0 = Some(Box::new(why.clone()));
+        }
+        is_first
+    }
+
+    /// Takes the first reason since the last time.
+    pub(super) fn take(&mut self) -> Option<Box<HttpReason>> {
+        self.0.take()
     }
 }
 
@@ -106,9 +127,6 @@ impl fmt::Display for HttpExcerpt {
 /// Bytes as text in one line. Each run of white space becomes one space; control characters, and bytes that are not UTF-8, are escaped.
 fn visible(bytes: &[u8]) -> String {
     let mut text = String::new();
-    let escape = |text: &mut String, bytes: &[u8]| {
-        bytes.iter().for_each(|byte| text.extend(core::ascii::escape_default(*byte).map(char::from)))
-    };
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
             match letter {
@@ -121,7 +139,7 @@ fn visible(bytes: &[u8]) -> String {
                 letter => text.push(letter),
             }
         }
-        escape(&mut text, chunk.invalid());
+        text.extend(chunk.invalid().escape_ascii().map(char::from));
     }
     if text.ends_with(' ') {
         text.pop();

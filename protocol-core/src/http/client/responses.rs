@@ -394,7 +394,7 @@ impl HttpClient {
             && let Some(call) = self.calls.get_mut(&exchange)
         {
             // The stream goes on, so a later break has another reason.
-            drop(call.take_cause());
+            drop(call.cause().take());
         }
         match purpose {
             Purpose::OldStream if event.name == "endpoint" => self.take_endpoint(request, &event.data),
@@ -534,7 +534,7 @@ impl HttpClient {
                 let initialize = call.frame().clone();
                 self.use_old_transport(initialize);
                 // If the server has no such transport either, the first refusal is the one to tell.
-                self.session.note_cause(&why);
+                self.session.cause().note(&why);
             }
             Verdict::TryOldTransport | Verdict::Fail => self.fail(HttpFailure::Refused(Box::new(why))),
             Verdict::FailAsNotMcp => self.fail(HttpFailure::NotMcp(Some(Box::new(why)))),
@@ -630,13 +630,18 @@ impl HttpClient {
         }
     }
 
+    /// Fails, since the handshake could not be repeated.
+    fn lose_session(&mut self) {
+        let cause = self.session.cause().take();
+        self.fail(HttpFailure::SessionLost(cause));
+    }
+
     /// Takes the response to a handshake that the client has repeated.
     fn take_repeated_handshake(&mut self, frame: &Bytes) {
         match agreed_revision(frame).map(|revision| self.session.agree(Some(revision))) {
             Some(Ok(())) => self.confirm_again(),
             Some(Err(_)) | None => {
-                let cause = self.session.take_cause();
-                self.fail(HttpFailure::SessionLost(cause));
+                self.lose_session();
             }
         }
     }
@@ -701,16 +706,16 @@ impl HttpClient {
             // The server may be restarting.
             Purpose::Reopening if fault.is_temporary() => self.break_reopening(&self.reason(purpose, fault, seen)),
             Purpose::Reopening => {
-                self.session.note_cause(&self.reason(purpose, fault, seen));
-                let cause = self.session.take_cause();
-                self.fail(HttpFailure::SessionLost(cause));
+                let why = self.reason(purpose, fault, seen);
+                self.session.cause().note(&why);
+                self.lose_session();
             }
             Purpose::Lookup => self.end_lookup(false),
             Purpose::Delete => self.finish_closing(),
             Purpose::OldStream => {
                 let is_open = matches!(self.phase, Phase::Old { target: Some(_), .. });
                 let is_refused = matches!(fault, HttpFault::Status(_) | HttpFault::MediaType);
-                let first = self.session.take_cause().filter(|_| is_refused);
+                let first = self.session.cause().take().filter(|_| is_refused);
                 let why = first.unwrap_or_else(|| Box::new(self.reason(purpose, fault, seen)));
                 self.fail(if is_open { HttpFailure::Ended } else { HttpFailure::Refused(why) });
             }
@@ -747,7 +752,7 @@ impl HttpClient {
         if attempt.is_some() {
             call.wait();
             self.timers.set(call.timer(), TimerKey::Resume(exchange), attempt);
-            if call.note_cause(&why) {
+            if call.cause().note(&why) {
                 self.events.push_back(HttpClientEvent::Resuming { exchange: Some(exchange), why });
             }
         } else {
@@ -764,7 +769,7 @@ impl HttpClient {
     fn drop_call(&mut self, exchange: ExchangeId, last: HttpReason, reports_fault: bool) {
         let Some(mut call) = self.forget_call(exchange) else { return };
         let fault = last.fault.clone();
-        let why = call.take_cause().map_or(last, |first| HttpReason { gave_up: true, ..*first });
+        let why = call.cause().take().map_or(last, |first| HttpReason { gave_up: true, ..*first });
         if let Some(request) = call.request() {
             self.abort(request);
         }
@@ -784,7 +789,7 @@ impl HttpClient {
         let jitter = self.jitter.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
         self.session.attempts().pause(why.fault.retry_after(), timeouts);
-        let is_first = self.session.note_cause(why);
+        let is_first = self.session.cause().note(why);
         match self.session.attempts().next_attempt(limits, timeouts, jitter, self.now) {
             Some(at) => {
                 self.timers.set(self.session.timer(), TimerKey::Session, Some(at));
@@ -793,8 +798,7 @@ impl HttpClient {
                 }
             }
             None => {
-                let cause = self.session.take_cause();
-                self.fail(HttpFailure::SessionLost(cause));
+                self.lose_session();
             }
         }
     }

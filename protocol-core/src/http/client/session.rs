@@ -17,11 +17,9 @@
 //! In `Reopening` the client repeats the handshake with the frame of the first one. The [`Session`](crate::Session) takes no part in this
 //! and keeps the version that it has agreed on, so the new handshake must lead to the same version.
 
-use alloc::boxed::Box;
-
 use bytes::Bytes;
 
-use super::HttpReason;
+use super::reason::FirstReason;
 use super::resumption::Resumption;
 use crate::http::timers::Armed;
 use crate::json::Text;
@@ -38,8 +36,8 @@ pub(super) struct HttpSession {
     generation: u32,
     /// The attempts to repeat the handshake.
     attempts: Resumption,
-    /// The reason for which the first attempt to repeat the handshake failed.
-    cause: Option<Box<HttpReason>>,
+    /// The reason for which the first attempt to repeat the handshake failed, or the first handshake was refused.
+    cause: FirstReason,
     /// Set for the end of the wait for the GET stream, or for the next attempt to repeat the handshake.
     timer: Armed,
 }
@@ -103,23 +101,16 @@ impl HttpSession {
     pub(super) fn reopen(&mut self) -> bool {
         let was_open = self.state == State::Open;
         if was_open {
-            (self.state, self.id, self.attempts, self.cause) = (State::Reopening, None, Resumption::default(), None);
+            (self.state, self.id, self.attempts, self.cause) =
+                (State::Reopening, None, Resumption::default(), FirstReason::default());
             self.generation = self.generation.saturating_add(1);
         }
         was_open
     }
 
-    /// Records the reason for which an attempt to repeat the handshake failed. Returns `false` if there is an earlier one.
-    pub(super) fn note_cause(&mut self, why: &HttpReason) -> bool {
-        let is_first = self.cause.is_none();
-        if is_first {
-            self.cause = Some(Box::new(why.clone()));
-        }
-        is_first
-    }
-
-    pub(super) fn take_cause(&mut self) -> Option<Box<HttpReason>> {
-        self.cause.take()
+    /// The reason for which the session cannot be used.
+    pub(super) fn cause(&mut self) -> &mut FirstReason {
+        &mut self.cause
     }
 
     pub(super) fn attempts(&mut self) -> &mut Resumption {
