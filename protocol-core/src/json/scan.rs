@@ -507,6 +507,8 @@ impl<'a> Members<'a> {
         while more {
             let member = member_at(text, at)?;
             let end = skip_value(text, member.value, depth)?;
+            // Only `null` begins with `n`.
+            indexed.has_null |= byte(text, member.value) == b'n';
             match indexed.members.get_mut(indexed.count) {
                 Some(slot) if !member.escaped => {
                     *slot = (span(next(member.open), member.close), span(member.value, end));
@@ -542,6 +544,8 @@ pub(crate) struct IndexedObject<'a> {
     members: [(Span, Span); INDEXED_MEMBERS],
     /// The number of members, or [`NOT_INDEXED`].
     count: usize,
+    /// `true` if a member is `null`.
+    has_null: bool,
 }
 
 /// The error for a member that occurs more than once.
@@ -586,7 +590,12 @@ impl Span {
 impl<'a> IndexedObject<'a> {
     /// An object without members.
     pub(crate) const fn empty_object() -> Self {
-        Self { text: b"{}", members: [(Span { from: 0, to: 0 }, Span { from: 0, to: 0 }); INDEXED_MEMBERS], count: 0 }
+        Self {
+            text: b"{}",
+            members: [(Span { from: 0, to: 0 }, Span { from: 0, to: 0 }); INDEXED_MEMBERS],
+            count: 0,
+            has_null: false,
+        }
     }
 
     /// The whole value.
@@ -607,9 +616,11 @@ impl<'a> IndexedObject<'a> {
     #[inline]
     pub(crate) fn nulls(&self, except: &[&str]) -> u64 {
         let mut nulls = 0_u64;
-        // Only `null` begins with `n`.
+        if !self.has_null {
+            return nulls;
+        }
         self.for_each(|name, value| {
-            if value.first() == Some(&b'n') && !except.iter().any(|except| except.as_bytes() == name) {
+            if value == b"null" && !except.iter().any(|except| except.as_bytes() == name) {
                 nulls = nulls.wrapping_add(1);
             }
         });
