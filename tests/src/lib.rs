@@ -28,6 +28,8 @@ mod pages {
     mod readme {}
     #[doc = include_str!("../../docs/cookbook.md")]
     mod cookbook {}
+    #[doc = include_str!("../../docs/guides/from-rmcp.md")]
+    mod from_rmcp {}
     #[doc = include_str!("../../docs/guides/fuzzing.md")]
     mod fuzzing {}
     #[doc = include_str!("../../docs/guides/gateway.md")]
