@@ -8,7 +8,6 @@
 #[cfg(unix)]
 mod auto_traits;
 mod cancel_safety;
-mod faults;
 mod links;
 mod packages;
 mod source;
