@@ -1,4 +1,4 @@
-//! Every link of a page leads to an existing file and heading, and every test that a page cites exists.
+//! Every link of a page leads to an existing file and heading, every test that a page cites exists, and every page of `docs` is in the book.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,6 +78,16 @@ fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
         };
         assert_eq!(broken(&page, read), [""; 0], "links of {}", path.display());
     }
+}
+
+#[test]
+fn every_page_of_docs_is_in_the_summary_of_the_book() {
+    let docs = root().join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).expect("a summary");
+    let listed = links(&summary);
+    let pages = files(&docs, ".md").into_iter().map(|page| page.strip_prefix(&docs).expect("below docs").display().to_string());
+    let missing: Vec<_> = pages.filter(|page| page != "SUMMARY.md" && !listed.contains(&page.as_str())).collect();
+    assert_eq!(missing, [""; 0]);
 }
 
 /// The tests that a page cites as `` `name` in `file.rs` ``.
