@@ -5,9 +5,9 @@
 //! Lints refuse indexing, arithmetic, `unwrap`, `expect` and `panic!`, which `scripts/lints` checks. The tests here check that no crate
 //! switches these lints off, and the rules for which there is no lint.
 
-#[cfg(unix)]
-mod auto_traits;
 mod cancel_safety;
+#[cfg(unix)]
+mod futures;
 mod links;
 mod packages;
 mod source;
