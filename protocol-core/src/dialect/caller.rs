@@ -5,7 +5,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::{Capabilities, Identity, Level, PeerInfo, StatelessCaller};
-use crate::json::scan::Span;
+use crate::json::cursor::Span;
 use crate::json::write::Object;
 use crate::json::{Json, read};
 use crate::shared::Arc;

@@ -9,7 +9,7 @@ use crate::dialect::request::RawParams;
 use crate::dialect::tesseron::ResumeCredentials;
 use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress, SubscriptionFilter};
 use crate::error::{RpcError, Unreadable, Violation};
-use crate::json::scan::Span;
+use crate::json::cursor::Span;
 use crate::json::{Json, Payload, Text};
 use crate::shared::Arc;
 use crate::wire::{Recovered, WireId};

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::era::Posted;
 use crate::error::{RpcError, Violation};
+use crate::json::cursor::IndexedObject;
 use crate::json::read::{Kind, Members, integer, member, string};
-use crate::json::scan::IndexedObject;
 use crate::json::write::{Object, push_json, write_integer};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Element, Envelope, Malformed, Tolerated, WireId};

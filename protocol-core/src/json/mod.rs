@@ -1,5 +1,8 @@
 //! JSON text, usually a slice of the frame that it arrived in.
 
+pub(crate) mod cursor;
+mod error;
+mod object;
 mod pretty;
 pub mod read;
 pub(crate) mod scan;
@@ -19,11 +22,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use scan::{Cursor, is_text};
+use cursor::Cursor;
+pub use error::JsonError;
+use scan::{DEPTH, is_text};
 use write::write_string;
-
-/// The maximum nesting of a payload of ours. It is lower than the maximum nesting of a frame, since a frame nests its payload further.
-const DEPTH: u8 = 120;
 
 /// Owned JSON text with valid syntax, usually a slice of the frame that it arrived in.
 ///
@@ -66,7 +68,7 @@ impl Json {
         /// Enough for most values.
         const USUAL: usize = 128;
         let mut text = Vec::with_capacity(USUAL);
-        serialize::serialize(&mut text, value).map(|()| Self::written(text))
+        serialize::write_value(&mut text, value).map(|()| Self::written(text))
     }
 
     /// Deserializes the text as a `T`, which may borrow from it.
@@ -75,7 +77,7 @@ impl Json {
     /// [`JsonError::Decode`] if the text is not the JSON of a `T`; the message names the line and the column.
     pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
         // Decoded as `str`, so that serde_json does not check the UTF-8 of each string.
-        serde_json::from_str(self.as_str()).map_err(|error| JsonError::Decode(describe(&error)))
+        serde_json::from_str(self.as_str()).map_err(|error| JsonError::from_decoding(&error))
     }
 
     /// The JSON string of `text`.
@@ -194,7 +196,7 @@ impl Json {
     }
 
     /// Returns the part at `span`, which must be a value, without taking another reference to the bytes.
-    pub(crate) fn into_part(self, span: scan::Span) -> Self {
+    pub(crate) fn into_part(self, span: cursor::Span) -> Self {
         use bytes::Buf;
         let Self(mut text) = self;
         let span = span.range();
@@ -269,33 +271,6 @@ impl fmt::Display for Json {
     }
 }
 
-/// The error of parsing, serializing or deserializing JSON.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum JsonError {
-    /// The text is not exactly one JSON value, or is nested more than 120 deep.
-    #[error("not a JSON value nested at most 120 deep")]
-    Syntax,
-    /// The JSON cannot be deserialized as the expected type.
-    #[error("unexpected JSON: {0}")]
-    Decode(String),
-    /// The value cannot be serialized.
-    #[error("cannot be written as JSON: {0}")]
-    Encode(String),
-}
-
-impl JsonError {
-    /// Wraps an error of serde_json that occurred while it wrote a value.
-    pub(crate) fn from_encoding(error: &serde_json::Error) -> Self {
-        Self::Encode(describe(error))
-    }
-}
-
-fn describe(error: &serde_json::Error) -> String {
-    use alloc::string::ToString;
-    error.to_string()
-}
-
 /// A frame that is being read, from which owned slices are made.
 ///
 /// A payload that is a small part of a large frame is copied instead, since a slice would keep the whole frame alive.
@@ -327,10 +302,10 @@ impl<'a> Frame<'a> {
 
     /// The range of `value`, which must be a slice of this very frame; `None` in a frame of 4 GiB or more.
     #[inline]
-    pub(crate) fn place(self, value: &[u8]) -> Option<scan::Span> {
+    pub(crate) fn place(self, value: &[u8]) -> Option<cursor::Span> {
         let from = value.as_ptr().addr().wrapping_sub(self.0.as_ptr().addr());
         debug_assert!(self.0.get(from..).is_some_and(|rest| rest.starts_with(value)), "a part of another frame");
-        u32::try_from(self.0.len()).is_ok().then(|| scan::Span::new(from, from.wrapping_add(value.len())))
+        u32::try_from(self.0.len()).is_ok().then(|| cursor::Span::new(from, from.wrapping_add(value.len())))
     }
 
     /// The text of `value`, a JSON string in the frame: a slice of the frame, or a copy if the string has escapes or is a small part of a
@@ -362,7 +337,7 @@ impl<'a> Frame<'a> {
 #[derive(Debug)]
 pub(crate) enum Payload {
     /// A range of the frame, not cut out yet.
-    At(scan::Span),
+    At(cursor::Span),
     /// A value that is ready: usually a copy; also a constant, the parameters of a custom request, or a slice of a frame of 4 GiB or more.
     Own(Json),
 }

@@ -453,7 +453,7 @@ fn few_digits(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scan::Cursor;
+    use super::super::cursor::Cursor;
     use super::*;
     use alloc::string::ToString;
 

@@ -9,21 +9,34 @@ use core::fmt::Display;
 
 use serde::ser::{self, Serialize};
 
-use super::scan::Cursor;
-use super::write::{append, text_size, write_integer, write_string};
-use super::{DEPTH, JsonError};
+use super::JsonError;
+use super::cursor::Cursor;
+use super::scan::DEPTH;
+use super::write::{text_size, write_integer, write_string};
 
 /// The beginning of the names of two structs. `serde_json` serializes a `RawValue` as one of them, and a number of arbitrary precision as
 /// the other. The only field of each is JSON text.
 const VERBATIM: &str = "$serde_json::private::";
 
-/// Appends `value` to `out` as JSON.
+/// Serializes `value` and appends it.
 ///
 /// # Errors
-/// [`JsonError::Encode`] if `Serialize` fails, or a key is not text, a number or a boolean; [`JsonError::Syntax`] if the value is nested
-/// more than 120 deep.
-pub(super) fn serialize<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
+/// Those of [`Json::encode`]. The bytes that were already appended must then be discarded.
+pub fn write_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
     value.serialize(&mut Serializer { out, depth: DEPTH })
+}
+
+/// Appends `value` as serde_json writes it.
+#[cfg(feature = "std")]
+fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
+    serde_json::to_writer(out, value)
+}
+
+/// Appends `value` as serde_json writes it. Uses a second buffer, since without `std` serde_json cannot write into an existing one.
+#[cfg(not(feature = "std"))]
+fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
+    out.append(&mut serde_json::to_vec(value)?);
+    Ok(())
 }
 
 impl ser::Error for JsonError {
@@ -341,7 +354,7 @@ mod tests {
 
     fn written<T: Serialize + ?Sized>(value: &T) -> Result<String, JsonError> {
         let mut out = Vec::new();
-        serialize(&mut out, value).map(|()| String::from_utf8(out).unwrap())
+        write_value(&mut out, value).map(|()| String::from_utf8(out).unwrap())
     }
 
     #[derive(Serialize)]
@@ -374,6 +387,18 @@ mod tests {
         same(&["x".repeat(5000), "\n".repeat(5000), String::new()]);
         same(&RawValue::from_string(String::from("[ 1e999, \"\\ud800\" ]")).unwrap());
         assert_eq!(written(&(1, Json::parse("{ \"a\" : 1 }").unwrap())).unwrap(), "[1,{ \"a\" : 1 }]");
+    }
+
+    #[test]
+    fn a_value_is_appended_unless_it_cannot_be_serialized_or_is_nested_too_deep() {
+        let mut out = Vec::from(*b"[0,");
+        assert_eq!(write_value(&mut out, &serde_json::json!({ "a": ["b", 1.5] })), Ok(()));
+        assert_eq!(out, br#"[0,{"a":["b",1.5]}"#);
+        let nested = |depth| (0..depth).fold(serde_json::json!(0), |inner, _| serde_json::json!([inner]));
+        assert_eq!(write_value(&mut Vec::new(), &nested(120)), Ok(()));
+        assert_eq!(write_value(&mut Vec::new(), &nested(121)), Err(JsonError::Syntax));
+        let invalid_key = BTreeMap::from([([1], 2)]);
+        assert!(matches!(write_value(&mut Vec::new(), &invalid_key), Err(JsonError::Encode(_))));
     }
 
     #[test]

@@ -9,8 +9,10 @@ use bytes::Bytes;
 use super::recover::{Recovered, recover};
 use super::{Tolerated, WireId};
 use crate::error::{RpcError, Violation};
+use crate::json::cursor::Cursor;
+use crate::json::cursor::{IndexedObject, Members};
 use crate::json::read::{Kind, integer, is_unicode, number, string, string_bytes};
-use crate::json::scan::{Cursor, IndexedObject, Members, ScanError, is_text};
+use crate::json::scan::{ScanError, is_text};
 use crate::json::{Frame, Text, read};
 
 /// The limits of a reader, and the rules in which protocols differ.

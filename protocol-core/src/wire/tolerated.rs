@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use crate::json::scan::IndexedObject;
+use crate::json::cursor::IndexedObject;
 
 /// Counts the faults of a frame that do not keep it from being read, such as `null` for a member that is absent.
 #[derive(Debug, Default)]

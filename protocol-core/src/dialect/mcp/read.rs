@@ -17,7 +17,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Key, Kind, Members, elements, for_each_member, integer, member, number, string, string_lossy};
-use crate::json::scan::{IndexedObject, RepeatedMember};
+use crate::json::cursor::{IndexedObject, RepeatedMember};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Tolerated, WireId};
 

@@ -11,7 +11,7 @@ use crate::dialect::round::RoundInput;
 use crate::dialect::{Answer, Capabilities, Elicited, InputRound, LocalEnd, Op, Retry, Stamp};
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, for_each_member, given, integer, member, string};
-use crate::json::scan::IndexedObject;
+use crate::json::cursor::IndexedObject;
 use crate::json::write::{Object, push_json, text_size};
 use crate::json::{Frame, Json, Text};
 

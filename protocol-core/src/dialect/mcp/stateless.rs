@@ -11,7 +11,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Key, Kind, for_each_key, string};
-use crate::json::scan::IndexedObject;
+use crate::json::cursor::IndexedObject;
 use crate::json::write::{Object, write_string};
 use crate::json::{Frame, Json, Text};
 use crate::shared::Arc;

@@ -16,7 +16,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, elements, member, string};
-use crate::json::scan::IndexedObject;
+use crate::json::cursor::IndexedObject;
 use crate::json::write::Object;
 use crate::json::{Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};

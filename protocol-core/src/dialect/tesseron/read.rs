@@ -19,7 +19,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, for_each_key, integer, member, number, string, string_lossy};
-use crate::json::scan::IndexedObject;
+use crate::json::cursor::IndexedObject;
 use crate::json::write::Object;
 use crate::json::{Frame, Json, Payload, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Tolerated, WireId};
