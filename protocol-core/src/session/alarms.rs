@@ -1,7 +1,8 @@
 //! Alarms: deadlines that the owner sets in the session for purposes of the owner.
 
 use super::Session;
-use super::event::{AlarmId, Event};
+use super::event::Event;
+use super::ids::AlarmId;
 use super::timers::TimerKey;
 use super::types::TooManyAlarms;
 use crate::time::Instant;

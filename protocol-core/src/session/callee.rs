@@ -6,7 +6,8 @@ use core::time::Duration;
 
 use super::Session;
 use super::depth;
-use super::event::{CancelReason, Event, InboundId, InputFailed, InputKey};
+use super::event::{CancelReason, Event, InputFailed};
+use super::ids::{InboundId, InputKey};
 use super::inbound_call::{HandlerEnd, InboundCall, ReportEffect};
 use super::input::OutboundInput;
 use super::input_output::too_large;

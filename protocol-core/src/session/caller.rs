@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 
 use super::Session;
-use super::event::{Event, InputKey, Invalid, OutboundId, Outcome};
+use super::event::{Event, Invalid, Outcome};
+use super::ids::{InputKey, OutboundId};
 use super::input::InboundInput;
 use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};

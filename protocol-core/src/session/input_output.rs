@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::event::{CloseReason, Event, ExchangeId, InputFailed, Outcome, TimeoutKind};
+use super::event::{CloseReason, Event, InputFailed, Outcome, TimeoutKind};
+use super::ids::ExchangeId;
 use super::lane_queue::{Class, LaneQueue};
 use super::route::{Gone, Lane, Received, ReplyKind, Transmit};
 use super::timers::TimerKey;

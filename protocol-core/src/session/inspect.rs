@@ -1,7 +1,7 @@
 //! The methods that show the state of a session.
 
 use super::Session;
-use super::event::InboundId;
+use super::ids::InboundId;
 use super::inbound_call::InboundCall;
 use super::route::Lane;
 use super::stats::Stats;

@@ -1,7 +1,8 @@
 //! The methods of a server whose callers listen for notices (MCP 2026-07-28, Subscriptions).
 
 use super::Session;
-use super::event::{CancelReason, InboundId};
+use super::event::CancelReason;
+use super::ids::InboundId;
 use super::types::NotLive;
 use crate::dialect::{CutShort, Notice, SubscriptionFilter};
 use crate::time::Instant;

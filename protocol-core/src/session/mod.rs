@@ -10,7 +10,7 @@
 //! | `stats`, `monotonic_map` | counters; a map for keys that nearly always come in rising order |
 //! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
-//! | `types`, `event`, `route`, `pending` | the types that methods take and return |
+//! | `types`, `event`, `ids`, `route`, `pending` | the types that methods take and return |
 //!
 //! The state of a state machine is private to its file. Only its methods change the state, and the top of the file shows the transitions.
 //! The methods of the session connect the state machines.
@@ -25,6 +25,7 @@ mod event;
 mod event_queue;
 mod gateway;
 mod handshake;
+mod ids;
 mod inbound_call;
 mod input;
 mod input_output;
@@ -65,12 +66,10 @@ use crate::time::Instant;
 use crate::wire::WireId;
 
 use ending::Ending;
-pub use event::{
-    AlarmId, CancelReason, CloseReason, Event, ExchangeId, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome,
-    TimeoutKind,
-};
+pub use event::{CancelReason, CloseReason, Event, InputFailed, Invalid, Outcome, TimeoutKind};
 use event_queue::EventQueue;
 use handshake::Handshake;
+pub use ids::{AlarmId, ExchangeId, InboundId, InputKey, OutboundId};
 use inbound_call::InboundCall;
 use input::{InboundInput, OutboundInput};
 use outbound_call::OutboundCall;

@@ -1,7 +1,7 @@
 //! The methods that send log records and other notifications.
 
 use super::Session;
-use super::event::InboundId;
+use super::ids::InboundId;
 use super::inbound_call::InboundCall;
 use super::lane_queue::Class;
 use super::route::Lane;

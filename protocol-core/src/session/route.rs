@@ -4,7 +4,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::event::{ExchangeId, InputKey};
+use super::ids::{ExchangeId, InputKey};
 
 /// One stream of frames of the transport, identified by a number that the transport chooses.
 ///

@@ -3,7 +3,8 @@
 //! and Logging).
 
 use super::Session;
-use super::event::{Event, ExchangeId, Invalid, OutboundId, Outcome};
+use super::event::{Event, Invalid, Outcome};
+use super::ids::{ExchangeId, OutboundId};
 use super::lane_queue::Class;
 use super::outbox::Ticket;
 use super::route::Lane;
