@@ -17,7 +17,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::timers::Armed;
-use super::{ResponsePart, SessionKey};
+use super::types::{ResponsePart, SessionKey};
 use crate::http::accept::{EVENT_STREAM, JSON};
 use crate::http::head::{Headers, ResponseHead};
 use crate::http::header;

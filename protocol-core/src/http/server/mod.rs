@@ -40,215 +40,26 @@ mod responses;
 mod session;
 mod stream;
 mod timers;
+mod types;
 
 #[cfg(test)]
 mod tests;
 
 use alloc::collections::{BTreeMap, VecDeque};
-use core::fmt;
 
-use bytes::Bytes;
-
-use super::era::Era;
-use super::head::{Headers, Method, RequestHead, ResponseHead};
-use super::header::ParamHeaders;
-use super::limits::{HttpLimits, HttpTimeouts};
-use super::message::{self, Body, ErrorId};
-use super::origin::Allowed;
+use super::head::Headers;
+use super::message::ErrorId;
 use crate::json::Text;
-use crate::mcp;
 use crate::session::{Lane, RouteKind, Transmit};
 use crate::shared::Arc;
 use crate::time::Instant;
 
 use exchange::Exchange;
 use refusal::Refusal;
-use requests::{check_head, names_modern};
-use responses::{absent_id, primes};
 use session::HttpSession;
 use stream::State;
 use timers::{TimerKey, Timers};
-
-/// The number of an HTTP exchange: one request and its response. No number is used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HttpExchangeId(u64);
-
-impl fmt::Display for HttpExchangeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http-{}", self.0)
-    }
-}
-
-/// The number of a session of a server. It is not the id in the header `Mcp-Session-Id`. No number is used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionKey(u64);
-
-impl fmt::Display for SessionKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "session-{}", self.0)
-    }
-}
-
-/// The configuration of an [`HttpServer`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HttpServerConfig {
-    /// The eras that are served. Default: both. The era of one session has another type, [`Era`].
-    pub era: mcp::Era,
-    /// The hosts that requests may be made to. Default: only this machine.
-    pub hosts: Allowed,
-    /// The origins of pages that may make requests. Default: only this machine.
-    pub origins: Allowed,
-    /// `true` if streams of sessions with a handshake can be resumed. Default: `true`.
-    pub resumable: bool,
-    /// The bounds on memory and concurrency.
-    pub limits: HttpLimits,
-    /// The time limits.
-    pub timeouts: HttpTimeouts,
-}
-
-impl Default for HttpServerConfig {
-    fn default() -> Self {
-        Self {
-            era: mcp::Era::Auto,
-            hosts: Allowed::default(),
-            origins: Allowed::default(),
-            resumable: true,
-            limits: HttpLimits::default(),
-            timeouts: HttpTimeouts::default(),
-        }
-    }
-}
-
-impl HttpServerConfig {
-    /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`] and one more byte of it. Returns `false`
-    /// if the request is not a POST, or is refused because of its head; pass an empty body to [`HttpServer::handle_request`] then.
-    #[must_use]
-    pub fn needs_body(&self, head: &RequestHead<'_>) -> bool {
-        head.method == Method::Post && check_head(head, self).is_ok()
-    }
-}
-
-/// An HTTP request to the server.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct HttpRequest<'a> {
-    /// The head.
-    pub head: RequestHead<'a>,
-    /// The body. It may be cut off after [`HttpLimits::body_bytes`] and one more byte.
-    pub body: Bytes,
-    /// The name of the authenticated caller, if there is one. A session belongs to the caller that opened it. A request of any other caller
-    /// that names the session is answered as if there were no such session.
-    pub principal: Option<&'a str>,
-    /// The contents of `body`, if [`read_body`](Self::read_body) has read it.
-    contents: Option<Body>,
-}
-
-impl<'a> HttpRequest<'a> {
-    /// A request without an authenticated caller.
-    #[must_use]
-    pub const fn new(head: RequestHead<'a>, body: Bytes) -> Self {
-        Self { head, body, principal: None, contents: None }
-    }
-
-    /// Reads the body now. Otherwise [`HttpServer::handle_request`] reads it; if that method is called under a lock, read the body before,
-    /// so that the lock is held for a shorter time. The body must not be replaced afterwards. Has no effect if the body is too long, or if
-    /// the request is not a POST.
-    pub fn read_body(&mut self, limits: &HttpLimits) {
-        if self.head.method == Method::Post && self.body.len() <= limits.body_bytes {
-            self.contents = Some(message::read(&self.body, limits.batch));
-        }
-    }
-
-    /// Returns `true` if the request may open a session with a handshake, so that [`HttpServer::handle_request`] may call
-    /// [`HttpContext::random`]: a POST of `initialize`, or a POST whose body was not read ([`read_body`](Self::read_body)).
-    #[must_use]
-    pub fn may_open_session(&self) -> bool {
-        self.head.method == Method::Post && self.contents.as_ref().is_none_or(Body::opens_session)
-    }
-}
-
-/// The values that the owner provides for a request.
-pub trait HttpContext {
-    /// Returns bytes of a cryptographically secure generator, for the id of a new session. Called only for a request that may open one
-    /// ([`HttpRequest::may_open_session`]).
-    fn random(&mut self) -> [u8; 16];
-
-    /// Returns the arguments of `tool` that a client must repeat in headers, according to the list of tools for this caller. `None` if the
-    /// list does not contain the tool.
-    fn param_headers(&mut self, tool: &str) -> Option<Arc<ParamHeaders>> {
-        let _ = tool;
-        None
-    }
-}
-
-/// A part of a response. Each HTTP exchange has one head, then any number of chunks, then one end. Once an exchange is
-/// [lost](HttpServer::handle_lost), no further part comes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ResponsePart {
-    /// The head. If the length of the body is known, the body is one chunk, or no chunk if the length is 0.
-    Head {
-        /// The head.
-        head: ResponseHead<'static>,
-        /// The length of the body in bytes; `None` for a stream of events.
-        length: Option<usize>,
-    },
-    /// A part of the body, which is never empty.
-    Chunk(Bytes),
-    /// The end of the response. The exchange is over.
-    End,
-}
-
-/// An instruction to the owner of an [`HttpServer`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HttpEvent {
-    /// Create the session: an MCP server with the configuration [`Era::config`].
-    Open {
-        /// The number of the session.
-        session: SessionKey,
-        /// The era of the session.
-        era: Era,
-    },
-    /// Pass the frame to the session, and the result to [`HttpServer::handle_received`] or [`HttpServer::handle_full`]. If the session has
-    /// closed, drop the frame: [`HttpServer::handle_closed`] ends its exchange.
-    Frame {
-        /// The session.
-        session: SessionKey,
-        /// The exchange in whose request the frame came.
-        exchange: HttpExchangeId,
-        /// The lane to pass to the session.
-        lane: Lane,
-        /// The frame.
-        frame: Bytes,
-    },
-    /// Stop or resume the lane of the session ([`Session::set_writable`](crate::Session::set_writable)). The lane may be closed already.
-    Writable {
-        /// The session.
-        session: SessionKey,
-        /// The lane.
-        lane: Lane,
-        /// `false` to stop the lane, `true` to resume it.
-        is_writable: bool,
-    },
-    /// Drop the session, and cancel its calls. No further event names the session.
-    Close {
-        /// The session.
-        session: SessionKey,
-    },
-    /// Poll the response of this exchange. The event is not repeated until [`HttpServer::poll_response`] has returned `None`.
-    Readable {
-        /// The exchange.
-        exchange: HttpExchangeId,
-    },
-}
-
-/// The error for an HTTP exchange whose stream cannot be resumed: the exchange has no stream any longer or never had one, or its request is
-/// not a POST, or [`HttpServerConfig::resumable`] is `false`, or the session has no handshake or a revision before 2025-11-25.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the stream of this exchange cannot be resumed")]
-pub struct NotResumable;
+pub use types::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServerConfig, NotResumable, ResponsePart, SessionKey};
 
 /// The server's end of Streamable HTTP, for both eras on one path.
 ///
@@ -365,18 +176,6 @@ impl HttpServer {
     }
 
     // ---- Inputs ----
-
-    /// Takes a request, and returns the number of its exchange, by which the response is polled.
-    pub fn handle_request(&mut self, request: &HttpRequest<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
-        self.advance(now);
-        let id = HttpExchangeId(self.number());
-        self.exchanges.insert(id, Exchange::new(self.now));
-        if let Err(refusal) = self.dispatch(id, request, context) {
-            let era = if names_modern(&request.head.headers) { Era::Modern } else { Era::Legacy };
-            self.refuse(id, refusal, absent_id(era));
-        }
-        id
-    }
 
     /// Takes the number of replies that a frame will cause ([`Received::replies`](crate::Received::replies)). Call this method before the
     /// frames of the session are polled. If the frame has no request, the exchange is acknowledged with 202. If it has a request but causes
@@ -509,31 +308,6 @@ impl HttpServer {
     #[must_use]
     pub fn current_exchange(&self, session: SessionKey, lane: Lane) -> Option<HttpExchangeId> {
         self.sessions.get(&session)?.stream(lane)?.exchange()
-    }
-
-    /// Ends the response of a stream that goes on, and asks the client to resume the stream after [`HttpTimeouts::resume_delay`]. This is
-    /// for work that takes longer than a connection should be kept open.
-    ///
-    /// # Errors
-    /// [`NotResumable`] if the stream cannot be resumed. Then nothing has changed.
-    pub fn suspend(&mut self, exchange: HttpExchangeId, now: Instant) -> Result<(), NotResumable> {
-        self.advance(now);
-        let (key, lane) = self.exchanges.get(&exchange).and_then(Exchange::source).ok_or(NotResumable)?;
-        let session = self.sessions.get(&key).ok_or(NotResumable)?;
-        let stream = session.stream(lane).filter(|stream| stream.can_resume() && !stream.is_get()).ok_or(NotResumable)?;
-        if !session.revision().is_some_and(primes) {
-            return Err(NotResumable);
-        }
-        if matches!(stream.state(), State::Waiting(_)) {
-            self.begin_stream(key, lane);
-        }
-        let wait = self.config.timeouts.resume_delay;
-        if let Some(exchange) = self.exchanges.get_mut(&exchange) {
-            exchange.write(self.now, |events| events.retry(wait));
-        }
-        self.finish_exchange(exchange);
-        self.detach(key, lane);
-        Ok(())
     }
 
     /// Handles every deadline up to and including `now`. Does nothing else, so it may be called at any time.

@@ -6,12 +6,14 @@ use core::fmt::Write as _;
 
 use bytes::Bytes;
 
+use super::HttpServer;
+use super::exchange::Exchange;
 use super::refusal::Refusal;
-use super::responses::primes;
+use super::responses::{absent_id, primes};
 use super::session::HttpSession;
 use super::stream::Stream;
 use super::timers::TimerKey;
-use super::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, SessionKey};
+use super::types::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServerConfig, SessionKey};
 use crate::error::RpcError;
 use crate::http::accept::{Accepted, JSON, is_media_type};
 use crate::http::era::{Destination, Era, NamedVersion, Posted, classify};
@@ -23,8 +25,30 @@ use crate::http::sse::EventId;
 use crate::json::Text;
 use crate::mcp::{self, Revision};
 use crate::session::Lane;
+use crate::time::Instant;
+
+impl HttpServerConfig {
+    /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`] and one more byte of it. Returns `false`
+    /// if the request is not a POST, or is refused because of its head; pass an empty body to [`HttpServer::handle_request`] then.
+    #[must_use]
+    pub fn needs_body(&self, head: &RequestHead<'_>) -> bool {
+        head.method == Method::Post && check_head(head, self).is_ok()
+    }
+}
 
 impl HttpServer {
+    /// Takes a request, and returns the number of its exchange, by which the response is polled.
+    pub fn handle_request(&mut self, request: &HttpRequest<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
+        self.advance(now);
+        let id = HttpExchangeId(self.number());
+        self.exchanges.insert(id, Exchange::new(self.now));
+        if let Err(refusal) = self.dispatch(id, request, context) {
+            let era = if names_modern(&request.head.headers) { Era::Modern } else { Era::Legacy };
+            self.refuse(id, refusal, absent_id(era));
+        }
+        id
+    }
+
     /// Checks a request and begins to serve it. If the request has several faults, the first check that fails determines the refusal.
     pub(super) fn dispatch(
         &mut self,

@@ -6,12 +6,13 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
+use super::HttpServer;
 use super::exchange::Exchange;
 use super::refusal::Refusal;
 use super::session::HttpSession;
-use super::stream::Stream;
+use super::stream::{State, Stream};
 use super::timers::TimerKey;
-use super::{HttpEvent, HttpExchangeId, HttpServer, SessionKey};
+use super::types::{HttpEvent, HttpExchangeId, NotResumable, SessionKey};
 use crate::http::era::Era;
 use crate::http::head::Headers;
 use crate::http::header;
@@ -19,11 +20,37 @@ use crate::http::message::{self, ErrorId};
 use crate::http::status;
 use crate::mcp::Revision;
 use crate::session::{Lane, ReplyKind};
+use crate::time::Instant;
 
 /// The time between the first two comments for a client that has closed its side of the connection.
 const FIRST_PROBE: Duration = Duration::from_millis(100);
 
 impl HttpServer {
+    /// Ends the response of a stream that goes on, and asks the client to resume the stream after [`HttpTimeouts::resume_delay`](crate::http::HttpTimeouts::resume_delay). This is
+    /// for work that takes longer than a connection should be kept open.
+    ///
+    /// # Errors
+    /// [`NotResumable`] if the stream cannot be resumed. Then nothing has changed.
+    pub fn suspend(&mut self, exchange: HttpExchangeId, now: Instant) -> Result<(), NotResumable> {
+        self.advance(now);
+        let (key, lane) = self.exchanges.get(&exchange).and_then(Exchange::source).ok_or(NotResumable)?;
+        let session = self.sessions.get(&key).ok_or(NotResumable)?;
+        let stream = session.stream(lane).filter(|stream| stream.can_resume() && !stream.is_get()).ok_or(NotResumable)?;
+        if !session.revision().is_some_and(primes) {
+            return Err(NotResumable);
+        }
+        if matches!(stream.state(), State::Waiting(_)) {
+            self.begin_stream(key, lane);
+        }
+        let wait = self.config.timeouts.resume_delay;
+        if let Some(exchange) = self.exchanges.get_mut(&exchange) {
+            exchange.write(self.now, |events| events.retry(wait));
+        }
+        self.finish_exchange(exchange);
+        self.detach(key, lane);
+        Ok(())
+    }
+
     /// Makes a refusal the whole response, if no response was begun. If the refusal has no id, the error has the id `otherwise`.
     pub(super) fn refuse(&mut self, id: HttpExchangeId, refusal: Refusal, otherwise: ErrorId) {
         let Refusal { status, error, id: request_id, headers } = refusal;

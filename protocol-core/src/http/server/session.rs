@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use super::stream::{State as StreamState, Stream};
 use super::timers::{Armed, TimerKey, Timers};
-use super::{HttpExchangeId, SessionKey};
+use super::types::{HttpExchangeId, SessionKey};
 use crate::http::HttpLimits;
 use crate::http::era::Era;
 use crate::http::sse::EventId;

@@ -27,8 +27,8 @@ use alloc::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::HttpExchangeId;
 use super::timers::Armed;
+use super::types::HttpExchangeId;
 use crate::http::sse::{Encoder, EventId};
 use crate::session::Lane;
 

@@ -1,5 +1,8 @@
 use super::*;
 use crate::error::RpcError;
+use crate::http::header::ParamHeaders;
+use crate::http::{HttpLimits, Method, RequestHead};
+use crate::mcp;
 use crate::session::ReplyKind;
 use crate::session::Route;
 use crate::{Ask, Config, Event, Gone, Identity, InboundId, Progress, Reply, Sample, Session, ToolOutput};
@@ -7,6 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use core::time::Duration;
 
 /// Random bytes that differ from call to call, and one tool with an argument that a header repeats.

@@ -1,6 +1,6 @@
 //! The deadlines of a server.
 
-use super::{HttpExchangeId, SessionKey};
+use super::types::{HttpExchangeId, SessionKey};
 use crate::http::timers;
 pub(super) use crate::http::timers::Armed;
 use crate::session::Lane;
