@@ -280,3 +280,8 @@ pub(crate) enum RequestsStart {
     /// The owner calls [`crate::Session::claim`]. Until then requests are refused.
     Claimed,
 }
+
+/// A message that is ignored without a violation, such as an unknown notification that the configuration does not list.
+pub(super) fn ignored_message() -> Message {
+    Message::Reject { violation: None, answer: None }
+}

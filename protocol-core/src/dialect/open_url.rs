@@ -1,11 +1,9 @@
 //! URLs for the user to open, and their checks (MCP 2025-11-25, "Elicitation", section "URL Mode"). Tesseron has no elicitation by URL.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Ask;
 use crate::error::RpcError;
 use crate::json::Json;
 use crate::json::read::{member, string};
@@ -49,12 +47,6 @@ impl Consent {
 
     pub(super) fn from_name(name: &str) -> Option<Self> {
         [Self::Accept, Self::Decline, Self::Cancel].into_iter().find(|consent| consent.as_str() == name)
-    }
-}
-
-impl From<OpenUrl> for Ask {
-    fn from(open: OpenUrl) -> Self {
-        Self::OpenUrl(Box::new(open))
     }
 }
 

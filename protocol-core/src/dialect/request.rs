@@ -12,8 +12,8 @@ use core::fmt;
 use bytes::Bytes;
 
 use super::{Op, Retry, SubscriptionFilter};
-use crate::json::read::{self, Kind};
 use crate::json::cursor::{IndexedObject, Span};
+use crate::json::read::{self, Kind};
 use crate::json::{Json, Payload, Text};
 
 /// A request of the peer, in the terms that both protocols share.
@@ -635,7 +635,8 @@ pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::cursor::{Cursor, Members};
+    use crate::json::cursor::Cursor;
+    use crate::json::cursor::Members;
 
     const MEMBERS: &[Member; 2] = &[Member::text("name"), Member::any("arguments")];
 

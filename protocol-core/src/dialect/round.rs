@@ -3,8 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::mcp::Mcp;
-use super::{Answer, Ask, Capabilities};
+use super::Ask;
 use crate::json::{Json, Text};
 
 /// The input requests that end an exchange of a call ([`Session::finish_round`](crate::Session::finish_round)). The caller sends its
@@ -84,66 +83,5 @@ impl Retry {
     #[must_use]
     pub fn answer(&self, name: &str) -> Option<Json> {
         self.answers.as_ref()?.member(name)
-    }
-}
-
-impl Ask {
-    /// Reads an answer to this input request from its JSON in a [`Retry`] (MCP 2026-07-28, schema `InputResponse`).
-    ///
-    /// # Errors
-    /// A description of the first fault of the answer.
-    pub fn read_answer(&self, answer: &Json) -> Result<Answer, Text> {
-        if !answer.is_object() {
-            return Err(Text::from_static("it is no object"));
-        }
-        Mcp::STATELESS_SERVER.read_answer(self, answer)
-    }
-
-    /// The method and the parameters of this input request (MCP 2026-07-28, schema `InputRequest`). Equal input requests have equal
-    /// parameters, byte for byte.
-    #[must_use]
-    pub fn method_and_params(&self) -> (&'static str, Json) {
-        Mcp::STATELESS_SERVER.ask_request(self)
-    }
-
-    /// The capabilities that a caller must declare to receive this input request.
-    #[must_use]
-    pub fn required_capabilities(&self) -> Capabilities {
-        let mut required = Capabilities::default();
-        match self {
-            Self::Sample(sample) => {
-                required.sampling = true;
-                let has = |name| sample.params.as_ref().is_some_and(|params| params.member(name).is_some());
-                required.sampling_tools = has("tools") || has("toolChoice");
-            }
-            Self::Elicit(_) | Self::Confirm { .. } => required.elicitation = true,
-            Self::OpenUrl(_) => required.elicitation_url = true,
-            Self::Roots => required.roots = true,
-        }
-        required
-    }
-
-    /// Returns `true` if a user, who can decline or make no decision, gives the answer.
-    pub(crate) fn can_be_declined(&self) -> bool {
-        matches!(self, Self::Elicit(_) | Self::OpenUrl(_) | Self::Confirm { .. })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use alloc::borrow::ToOwned;
-
-    use super::*;
-    use crate::dialect::Sample;
-
-    /// A regression: a sampling request with `toolChoice` and without `tools` was refused for lack of the capability `sampling_tools`, but
-    /// [`Ask::required_capabilities`] did not contain that capability.
-    #[test]
-    fn sampling_with_tools_or_a_tool_choice_requires_the_capability_for_tools() {
-        let needs_tools = |params: &str| {
-            let sample = Sample { params: Some(Json::parse(params.to_owned()).unwrap()), ..Sample::new("?") };
-            Ask::Sample(sample.into()).required_capabilities().sampling_tools
-        };
-        assert_eq!([r#"{"tools":[]}"#, r#"{"toolChoice":{}}"#, r#"{"maxTokens":1}"#].map(needs_tools), [true, true, false]);
     }
 }

@@ -6,18 +6,22 @@ use alloc::string::{String, ToString};
 
 use bytes::Bytes;
 
+use super::meta::Meta;
+use super::peer::{read_capabilities, read_identity};
+use super::requests::{not_found, read_request, unknown_method, wrong_params};
 use super::write::handshake_answer;
 use super::{Mcp, Revision, Side, is_reserved, meta, offers, op_of, sampling, stateless, stateless_client};
 use crate::dialect::form::{self, FieldKinds};
-use crate::dialect::request::{Member, RawParams, read_completion};
+use crate::dialect::message::ignored_message;
+use crate::dialect::request::RawParams;
 use crate::dialect::{
     Answer, Ask, Capabilities, Consent, Elicit, Elicited, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest,
-    Identity, KnownCaller, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal, ResponseBody,
-    ResultFit, Sampled, excerpt, ignored_message, lists,
+    KnownCaller, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal, ResponseBody, ResultFit,
+    Sampled, lists,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Key, Kind, Members, elements, for_each_member, integer, member, number, string, string_lossy};
-use crate::json::cursor::{IndexedObject, RepeatedMember};
+use crate::json::cursor::IndexedObject;
+use crate::json::read::{Kind, elements, for_each_member, member, number, string};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Tolerated, WireId};
 
@@ -318,25 +322,6 @@ impl Mcp {
     }
 }
 
-/// Reads the parameters of a request, and checks the types of the members that the accessors of [`Request`](crate::Request) return.
-pub(super) fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Result<RawParams, Text> {
-    const NAMED: [Member; 2] = [Member::text("name"), Member::any("arguments")];
-    const RESOURCE: [Member; 2] = [Member::text("uri"), Member::none()];
-    const LIST: [Member; 2] = [Member::optional("cursor"), Member::none()];
-    const OTHER: [Member; 2] = [Member::none(); 2];
-    let members: &[Member; 2] = match op {
-        Op::CallTool | Op::GetPrompt => &NAMED,
-        Op::ReadResource | Op::Subscribe | Op::Unsubscribe => &RESOURCE,
-        Op::ListTools | Op::ListPrompts | Op::ListResources | Op::ListResourceTemplates => &LIST,
-        _ => &OTHER,
-    };
-    let request = RawParams::read(op, |indexed| frame.payload(indexed.text()), params, members)?;
-    match op {
-        Op::Complete => Ok(request.with_completion(read_completion(params.map_or(b"{}", IndexedObject::text))?)),
-        _ => Ok(request),
-    }
-}
-
 /// Reads a handshake request. Our answer names the revision that the client has named, if we speak it, and otherwise our newest revision
 /// ("Lifecycle", section "Version Negotiation").
 fn read_handshake_request(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
@@ -366,21 +351,8 @@ fn read_handshake_request(params: &Json, local: &LocalEnd<'_>) -> Result<Handsha
     Ok(HandshakeRequest { answer: HandshakeAnswer::Result(handshake_answer(revision, local)), peer: peer.into() })
 }
 
-pub(super) fn not_found(violation: Option<Violation>, id: WireId, method: &[u8]) -> Message {
-    Message::Reject { violation, answer: Some((Some(id), unknown_method(method))) }
-}
-
-pub(super) fn unknown_method(method: &[u8]) -> RpcError {
-    let method = String::from_utf8_lossy(method);
-    RpcError::new(RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {}", excerpt(&method)))
-}
-
 fn undeclared(error: RpcError) -> Refusal {
     Refusal { violation: Some(Violation::UndeclaredInput), error }
-}
-
-pub(super) fn wrong_params(why: impl Into<Text>) -> Refusal {
-    Refusal { violation: Some(Violation::InvalidParams), error: RpcError::new(RpcError::INVALID_PARAMS, why) }
 }
 
 fn set_level(id: WireId, params: Option<&IndexedObject<'_>>) -> Message {
@@ -390,80 +362,6 @@ fn set_level(id: WireId, params: Option<&IndexedObject<'_>>) -> Message {
 
 fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<Text>) -> Message {
     Message::Reject { violation, answer: Some((Some(id), RpcError::new(code, why))) }
-}
-
-/// The members of `params._meta` that the session reads.
-#[derive(Default)]
-pub(super) struct Meta<'a> {
-    /// All of `_meta`.
-    pub(super) text: &'a [u8],
-    /// `true` if `_meta` has members that the session does not read.
-    has_others: bool,
-    pub(super) token: Option<WireId>,
-    /// The number of the exchange of ours that an input request belongs to.
-    parent: Option<u64>,
-    pub(super) depth: u8,
-    /// The members that make a request stateless.
-    pub(super) caller: stateless::CallerMembers<'a>,
-}
-
-impl<'a> Meta<'a> {
-    /// Reads the members. Those that make a request stateless are read only if this end serves stateless requests. If their text is the
-    /// text of the caller `recent`, they are not read again.
-    fn read(
-        params: &IndexedObject<'a>,
-        local: &LocalEnd<'_>,
-        recent: Option<&'a KnownCaller>,
-        tolerated: &Tolerated,
-    ) -> Result<Self, (Violation, &'static str)> {
-        let text = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta is repeated"))?;
-        let Some(text) = text.filter(|text| *text != b"null") else { return Ok(Self::default()) };
-        let mut members = Members::of(text).ok_or((Violation::InvalidParams, "_meta must be an object"))?;
-        let mut read = Self { text, ..Self::default() };
-        let mut wrong = None;
-        loop {
-            if let Some(known) = recent
-                && members.skip_written(known.text())
-            {
-                read.caller.recognize(known);
-                continue;
-            }
-            let start = members.offset();
-            let Some((key, value)) = members.next() else { break };
-            if value == b"null" && Self::reads(key) {
-                tolerated.count();
-            } else if key.is("progressToken") {
-                read.token = WireId::read(value, local.limits.id_bytes);
-                if read.token.is_none() {
-                    wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
-                }
-            } else if key.is(meta::DEPTH) {
-                // The peer may send any value. A value that is not a depth counts as the maximum, so that the limit on depth holds.
-                read.depth = integer(value).unwrap_or(u8::MAX);
-            } else if key.is(meta::PARENT) {
-                read.parent = integer(value);
-            } else if !(local.era.has_modern() && read.caller.take(key, value, start..members.offset())) {
-                read.has_others = true;
-            }
-        }
-        // Without `recent`, all members are read one by one, so that the last of repeated ones counts.
-        if read.caller.may_be_repeated() {
-            return Self::read(params, local, None, tolerated);
-        }
-        wrong.map_or(Ok(read), Err)
-    }
-
-    /// Returns `true` for the key of a member that the session reads.
-    #[cold]
-    fn reads(key: Key<'_>) -> bool {
-        ["progressToken", meta::DEPTH, meta::PARENT].into_iter().any(|name| key.is(name))
-            || stateless_client::names_caller(&key.name())
-    }
-
-    /// All of `_meta`, if it has members that the session does not read.
-    pub(super) fn given(&self, frame: Frame<'_>) -> Option<Box<Json>> {
-        self.has_others.then(|| Box::new(frame.json(self.text)))
-    }
 }
 
 /// Reads progress ("Progress", section "Progress Flow").
@@ -503,40 +401,6 @@ fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
 
 fn json_string(json: &Json) -> Option<String> {
     string(json.as_bytes()).map(Cow::into_owned)
-}
-
-pub(super) fn read_identity(object: &[u8]) -> Option<Identity> {
-    let text = |name: &str| member(object, name).and_then(string_lossy).map(Cow::into_owned);
-    Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
-}
-
-/// Reads the capabilities of a client or a server. A capability is declared if its member is an object.
-pub(super) fn read_capabilities(declared: &Json) -> Capabilities {
-    let object = |name: &str| declared.member(name).filter(Json::is_object);
-    let part = |of: &Option<Json>, name: &str| of.as_ref().and_then(|of| of.given(name));
-    let is_true = |value: Option<Json>| value.is_some_and(|value| value.as_str() == "true");
-    let (sampling, elicitation, roots) = (object("sampling"), object("elicitation"), object("roots"));
-    let (tools, prompts, resources) = (object("tools"), object("prompts"), object("resources"));
-    // An object without a mode, such as an empty one, means form mode only; any other object lists each mode ("Elicitation", section
-    // "Capabilities").
-    let by_form = elicitation.is_some() && (part(&elicitation, "form").is_some() || part(&elicitation, "url").is_none());
-    Capabilities {
-        sampling_tools: part(&sampling, "tools").is_some_and(|tools| tools.is_object()),
-        sampling: sampling.is_some(),
-        elicitation: by_form,
-        elicitation_url: part(&elicitation, "url").is_some_and(|url| url.is_object()),
-        roots_list_changed: is_true(part(&roots, "listChanged")),
-        roots: roots.is_some(),
-        tools_list_changed: is_true(part(&tools, "listChanged")),
-        tools: tools.is_some(),
-        prompts_list_changed: is_true(part(&prompts, "listChanged")),
-        prompts: prompts.is_some(),
-        resources_subscribe: is_true(part(&resources, "subscribe")),
-        resources_list_changed: is_true(part(&resources, "listChanged")),
-        resources: resources.is_some(),
-        completions: object("completions").is_some(),
-        logging: object("logging").is_some(),
-    }
 }
 
 fn read_form(params: &Json, fields: FieldKinds) -> Result<Ask, String> {

@@ -1,17 +1,16 @@
 //! The messages of rounds (2026-07-28, Multi Round-Trip Requests), at both ends.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use super::stateless::write_server;
-use super::write::{Added, answer_error, push_answer, write_capabilities};
+use super::meta::{Added, write_server};
+use super::peer::write_capabilities;
 use super::{Mcp, Revision, Side};
 use crate::dialect::outgoing::{Outgoing, Parts};
 use crate::dialect::round::RoundInput;
-use crate::dialect::{Answer, Capabilities, Elicited, InputRound, LocalEnd, Op, Retry, Stamp};
+use crate::dialect::{Answer, Ask, Capabilities, InputRound, LocalEnd, Op, Retry, Stamp};
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, for_each_member, given, integer, member, string};
 use crate::json::cursor::IndexedObject;
+use crate::json::read::{Kind, for_each_member, given, integer, member, string};
 use crate::json::write::{Object, push_json, text_size};
 use crate::json::{Frame, Json, Text};
 
@@ -71,6 +70,26 @@ pub(crate) fn round_size(round: &InputRound) -> usize {
         let (_, params) = Mcp::STATELESS_SERVER.ask_request(&input.ask);
         sum.saturating_add(text_size(input.name.as_bytes())).saturating_add(params.as_bytes().len()).saturating_add(AROUND)
     })
+}
+
+impl Ask {
+    /// Reads an answer to this input request from its JSON in a [`Retry`] (MCP 2026-07-28, schema `InputResponse`).
+    ///
+    /// # Errors
+    /// A description of the first fault of the answer.
+    pub fn read_answer(&self, answer: &Json) -> Result<Answer, Text> {
+        if !answer.is_object() {
+            return Err(Text::from_static("it is no object"));
+        }
+        Mcp::STATELESS_SERVER.read_answer(self, answer)
+    }
+
+    /// The method and the parameters of this input request (MCP 2026-07-28, schema `InputRequest`). Equal input requests have equal
+    /// parameters, byte for byte.
+    #[must_use]
+    pub fn method_and_params(&self) -> (&'static str, Json) {
+        Mcp::STATELESS_SERVER.ask_request(self)
+    }
 }
 
 impl RpcError {
@@ -137,20 +156,6 @@ impl Mcp {
         let ask = self.read_ask(&method, params, own);
         let ask = ask.map_err(|refusal| refusal.violation.unwrap_or(Violation::InvalidResponse))?;
         Ok(RoundInput { name: Text::from(name), ask, depth })
-    }
-
-    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, and may
-    /// decline. Returns an error if a retry cannot contain the answer.
-    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
-        let dismissed = Answer::Elicit(Elicited::Cancel);
-        // An error is not a decision of the user, so it is sent as if the user had made no decision.
-        let answer = if can_decline && matches!(answer, Answer::Refused(_)) { &dismissed } else { answer };
-        if let Some(error) = answer_error(answer) {
-            return Err(error);
-        }
-        let mut out = Vec::new();
-        push_answer(&mut out, answer);
-        Ok(Json::written(out))
     }
 }
 

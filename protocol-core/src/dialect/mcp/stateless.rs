@@ -1,133 +1,25 @@
 //! The messages of a server in the revision without a handshake (2026-07-28): requests that name their caller, and results that name the
 //! server.
 
-use super::read::{Meta, not_found, read_capabilities, read_identity, read_request, unknown_method, wrong_params};
+use super::meta::{Meta, REVISION, SERVER, SUBSCRIPTION, versions, write_server};
+use super::peer::declare;
+use super::requests::{not_found, read_request, unknown_method, wrong_params};
 use super::rounds::{has_rounds, read_retry};
-use super::write::{declare, write_identity};
-use super::{Era, Mcp, Revision, Side, is_reserved, offers, op_of};
+use super::{Era, Side, is_reserved, offers, op_of};
 use crate::dialect::request::{RawParams, read_filter};
-use crate::dialect::{
-    Identity, KnownCaller, Level, LocalEnd, Message, Notice, Op, PeerInfo, StatelessCaller, SubscriptionFilter, lists,
-};
-use crate::error::{RpcError, Violation};
-use crate::json::read::{Key, Kind, for_each_key, string};
+use crate::dialect::{LocalEnd, Message, Notice, Op, SubscriptionFilter, lists};
+use crate::error::RpcError;
 use crate::json::cursor::IndexedObject;
+use crate::json::read::{Kind, for_each_key, string};
 use crate::json::write::{Object, write_string};
 use crate::json::{Frame, Json, Text};
-use crate::shared::Arc;
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 use alloc::boxed::Box;
-use core::ops::Range;
-
-/// The members of `_meta` that the revision adds (Basic, "_meta").
-pub(super) const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-pub(super) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-pub(super) const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-pub(super) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-pub(super) const SERVER: &str = "io.modelcontextprotocol/serverInfo";
-pub(super) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The methods that only this revision has.
 const DISCOVER: &[u8] = b"server/discover";
 const LISTEN: &[u8] = b"subscriptions/listen";
-
-/// The only revision without a handshake.
-pub(super) const REVISION: Revision = Revision::R2026_07_28;
-
-/// The members of `_meta` that name the caller of a request.
-#[derive(Default)]
-pub(super) struct CallerMembers<'a> {
-    version: Option<&'a [u8]>,
-    capabilities: Option<&'a [u8]>,
-    info: Option<&'a [u8]>,
-    log_level: Option<&'a [u8]>,
-    /// The range in the text of `_meta` from the first of these members to the last. Empty if another member is between them.
-    range: Range<usize>,
-    /// The caller of an earlier request, if the text that named this caller was found in `_meta`.
-    known: Option<&'a KnownCaller>,
-}
-
-impl<'a> CallerMembers<'a> {
-    /// Takes a member of `_meta`; `range` is its range in the text of `_meta`. Returns `false` if the member is none of those that name the
-    /// caller.
-    pub(super) fn take(&mut self, key: Key<'a>, value: &'a [u8], range: Range<usize>) -> bool {
-        let is_first = self.has_none();
-        let member = match () {
-            () if key.is(VERSION) => &mut self.version,
-            () if key.is(CAPABILITIES) => &mut self.capabilities,
-            () if key.is(CLIENT) => &mut self.info,
-            () if key.is(LOG_LEVEL) => &mut self.log_level,
-            () => return false,
-        };
-        *member = Some(value);
-        self.range = match range.start {
-            start if is_first => start..range.end,
-            start if start == self.range.end => self.range.start..range.end,
-            _ => 0..0,
-        };
-        true
-    }
-
-    /// Takes members whose text is that of `known`.
-    pub(super) fn recognize(&mut self, known: &'a KnownCaller) {
-        self.known = Some(known);
-    }
-
-    /// Returns `true` if [`Self::recognize`] and [`Self::take`] both took members. The same member may then occur twice, and the last one
-    /// counts, so all members must be read one by one.
-    pub(super) fn may_be_repeated(&self) -> bool {
-        self.known.is_some() && !self.has_none()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.known.is_none() && self.has_none()
-    }
-
-    fn has_none(&self) -> bool {
-        [self.version, self.capabilities, self.info, self.log_level].iter().all(Option::is_none)
-    }
-
-    /// Checks that the required members are present and have the right type, then the type of the other members, then that the version is
-    /// served. A caller that was recognized is not checked again. `meta` is the text of `_meta`.
-    fn check(&self, meta: &[u8], frame: Frame<'_>) -> Result<StatelessCaller, (Option<Violation>, RpcError)> {
-        if let Some(known) = self.known {
-            return Ok(known.caller());
-        }
-        let wrong = |why| (Some(Violation::InvalidParams), RpcError::fixed(RpcError::INVALID_PARAMS, why));
-        let version = self.version.and_then(string).ok_or_else(|| wrong("_meta must name the protocol version, as text"))?;
-        let capabilities = self.capabilities.filter(|value| Kind::of(value) == Kind::Object);
-        let capabilities = capabilities.ok_or_else(|| wrong("_meta must hold the capabilities of the client, as an object"))?;
-        let identity = self.info.map(read_identity);
-        if identity == Some(None) {
-            return Err(wrong("clientInfo must be an object with a name and a version"));
-        }
-        let log_level = self.log_level.map(|level| string(level).and_then(|name| Level::from_name(&name)));
-        if log_level == Some(None) {
-            return Err(wrong("logLevel must be one of the eight log levels"));
-        }
-        if version != REVISION.as_str() {
-            let unsupported = RpcError::fixed(RpcError::UNSUPPORTED_VERSION, "this version of the protocol is not served");
-            return Err((None, unsupported.with_data(versions(Some(&version)))));
-        }
-        // Copied, since a caller is kept for longer than the frame.
-        let declared = Json::written(capabilities.to_vec());
-        let peer = PeerInfo {
-            identity: identity.flatten().unwrap_or_else(|| Identity::new("", "")),
-            protocol: Text::from_static(REVISION.as_str()),
-            capabilities: read_capabilities(&declared),
-            declared,
-            instructions: None,
-            credentials: None,
-        };
-        Ok(StatelessCaller {
-            rules: Mcp::rules(Side::Server, Some(REVISION)),
-            peer: Arc::new(peer),
-            log_level: log_level.flatten(),
-            text: meta.get(self.range.clone()).and_then(|text| frame.place(text)).unwrap_or_default(),
-        })
-    }
-}
 
 /// Returns `true` if a request is served as a stateless one.
 pub(super) fn is_stateless(method: &[u8], meta: &Meta<'_>, era: Era) -> bool {
@@ -195,16 +87,6 @@ fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError
     error.with_data(versions(requested.as_deref()))
 }
 
-/// The data of an error about the version: the versions of stateless requests, and the one that was requested.
-fn versions(requested: Option<&str>) -> Json {
-    Object::value(|object| {
-        object.array("supported", [REVISION], |out, revision| write_string(out, revision.as_str()));
-        if let Some(requested) = requested {
-            object.string("requested", requested);
-        }
-    })
-}
-
 /// The result of `server/discover` (Discovery).
 fn discovered(local: &LocalEnd<'_>) -> Json {
     Object::value(|object| {
@@ -243,10 +125,6 @@ pub(super) fn write_result_members(
 pub(super) fn write_cache_hint(object: &mut Object<'_>, local: &LocalEnd<'_>) {
     object.integer("ttlMs", u64::try_from(local.cache.ttl.as_millis()).unwrap_or(u64::MAX));
     object.word("cacheScope", if local.cache.public { "public" } else { "private" });
-}
-
-pub(super) fn write_server(object: &mut Object<'_>, identity: &Identity) {
-    object.object(SERVER, |object| write_identity(object, REVISION, identity));
 }
 
 /// Writes `result`, and adds the members that every result of the revision has, if `result` does not have them. If `is_cacheable` is

@@ -4,19 +4,19 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::read::{read_capabilities, read_identity};
+use super::meta::{REVISION, SERVER, SUBSCRIPTION, write_caller, write_stamp};
+use super::peer::{read_capabilities, read_identity};
 use super::rounds::has_rounds;
-use super::stateless::{CAPABILITIES, CLIENT, LOG_LEVEL, REVISION, SERVER, SUBSCRIPTION, VERSION, write_filter};
-use super::write::{declare, write_identity};
+use super::stateless::write_filter;
 use super::{Era, Mcp, Revision, Side};
+use crate::dialect::message::ignored_message;
 use crate::dialect::request::read_filter;
 use crate::dialect::{
     Identity, LocalEnd, Message, Notice, Op, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, Stamp, SubscriptionFilter,
-    ignored_message,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, elements, member, string};
 use crate::json::cursor::IndexedObject;
+use crate::json::read::{Kind, elements, member, string};
 use crate::json::write::Object;
 use crate::json::{Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
@@ -26,27 +26,6 @@ pub(crate) fn write_probe(frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_
     frames.request(id, "server/discover", 256, |out| {
         Object::write(out, |object| object.object("_meta", |object| write_caller(object, local)));
     })
-}
-
-/// Writes the members of `_meta` that name the client.
-fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>) {
-    object.word(VERSION, REVISION.as_str());
-    object.object(CAPABILITIES, |object| declare(object, Side::Client, REVISION, local));
-    object.object(CLIENT, |object| write_identity(object, REVISION, local.identity));
-}
-
-/// Writes the members of `_meta` that name the client, and the log level that the client asks for.
-pub(super) fn write_stamp(object: &mut Object<'_>, stamp: Stamp<'_>) {
-    object.append(stamp.caller);
-    // The stamp of a request that is not stateless is empty, although it may have a level.
-    if let Some(level) = stamp.level.filter(|_| !stamp.is_empty()) {
-        object.word(LOG_LEVEL, level.as_str());
-    }
-}
-
-/// Returns `true` for the key of a member of `_meta` that names the client, or that has the log level that the client asks for.
-pub(super) fn names_caller(key: &str) -> bool {
-    [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL].contains(&key)
 }
 
 /// Reads the response to a probe (Versioning, "Clients").

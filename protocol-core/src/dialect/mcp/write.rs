@@ -4,117 +4,22 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::meta::{Added, copy_without_meta};
+use super::peer::{declare, write_identity};
 use super::rounds::{RetryMembers, has_rounds, round_size, write_round};
-use super::stateless_client::{names_caller, write_stamp};
 use super::{Mcp, Revision, Side, meta, method_of, stateless};
 use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
-    Answer, Ask, Capabilities, Completion, Content, CutShort, EarlyMessage, Elicited, Identity, LocalEnd, LogRecord, NotFound,
-    Notice, Op, Outgoing, Parts, Progress, Reply, Sample, Sampled, Stamp, ToolOutput, list_of,
+    Answer, Ask, Completion, Content, CutShort, EarlyMessage, Elicited, LocalEnd, LogRecord, NotFound, Notice, Op, Outgoing, Parts,
+    Progress, Reply, Sample, Sampled, Stamp, ToolOutput, list_of,
 };
 use crate::error::RpcError;
-use crate::json::read::{Kind, for_each_key, for_each_member};
-use crate::json::scan::any_part;
+use crate::json::read::{Kind, for_each_key};
 use crate::json::write::{Object, push_json, text_size, write_string, write_text};
 use crate::json::{Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
-
-/// The members that the session adds to `params._meta` of a request.
-pub(super) struct Added<'a> {
-    /// The progress token.
-    pub(super) token: Option<u64>,
-    /// The sampling depth; 0 is not written.
-    pub(super) depth: u8,
-    /// The id of the request that an input request belongs to.
-    pub(super) parent: Option<&'a WireId>,
-    pub(super) stamp: Stamp<'a>,
-}
-
-impl Added<'_> {
-    fn is_empty(&self) -> bool {
-        self.token.is_none() && self.depth == 0 && self.parent.is_none() && self.stamp.is_empty()
-    }
-
-    fn write(&self, object: &mut Object<'_>) {
-        write_stamp(object, self.stamp);
-        if let Some(token) = self.token {
-            object.integer("progressToken", token);
-        }
-        if self.depth > 0 {
-            object.integer(meta::DEPTH, self.depth.into());
-        }
-        if let Some(parent) = self.parent {
-            parent.write(object.member(meta::PARENT));
-        }
-    }
-
-    /// Returns `true` for the name of a member of `_meta` that only the session writes. If the owner passes a member of this name, the
-    /// member is dropped.
-    fn owns(&self, name: &str) -> bool {
-        matches!(name, "progressToken" | meta::DEPTH | meta::PARENT) || (!self.stamp.is_empty() && names_caller(name))
-    }
-
-    /// Writes `_meta` with these members and those of `given`. Writes nothing if there are no members to add and `given` is `None`.
-    fn write_meta(&self, object: &mut Object<'_>, given: Option<&Json>) {
-        if self.is_empty() && given.is_none() {
-            return;
-        }
-        object.object("_meta", |object| {
-            if let Some(given) = given {
-                self.copy_others(object, given.as_bytes());
-            }
-            self.write(object);
-        });
-    }
-
-    /// Copies the members of `given` that the session does not write itself.
-    fn copy_others(&self, object: &mut Object<'_>, given: &[u8]) {
-        for_each_key(given, |key, value| {
-            if !self.owns(&key.name()) {
-                object.copy(key, value);
-            }
-        });
-    }
-
-    /// Writes `params`, an object without `_meta`, with these members as its `_meta`.
-    fn append(&self, params: &Json, out: &mut Vec<u8>) {
-        let whole = params.as_bytes();
-        let Some(open) = whole.strip_suffix(b"}").filter(|_| !self.is_empty()) else { return push_json(out, whole) };
-        push_json(out, open);
-        // An object without members has only white space between its braces.
-        if open.iter().skip(1).any(|byte| !byte.is_ascii_whitespace()) {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"\"_meta\":");
-        Object::write(out, |object| self.write(object));
-        out.push(b'}');
-    }
-
-    /// Writes `params` with these members merged into its `_meta`.
-    pub(super) fn merge(&self, params: &Json, out: &mut Vec<u8>) {
-        if !may_have_meta(params) {
-            return self.append(params, out);
-        }
-        let mut given = None;
-        for_each_member(params.as_bytes(), |name, value| {
-            if name == "_meta" {
-                given = Some(value);
-            }
-        });
-        if self.is_empty() && given.is_none() {
-            return push_json(out, params.as_bytes());
-        }
-        Object::write(out, |object| {
-            copy_without_meta(object, params);
-            object.object("_meta", |object| {
-                self.copy_others(object, given.unwrap_or(b"{}"));
-                self.write(object);
-            });
-        });
-    }
-}
 
 /// Writes parameters from their parts.
 fn write_parts(object: &mut Object<'_>, parts: &Parts) {
@@ -129,14 +34,6 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
         Parts::Completion(completion) => completion.write(object),
         Parts::Page(None) | Parts::Nothing | Parts::Exact(_) | Parts::Custom { .. } => {}
     }
-}
-
-/// Returns `true` if `params` may contain `_meta`: a string begins with `_`, or there is a `\u` escape, which may stand for a
-/// character of this name.
-fn may_have_meta(params: &Json) -> bool {
-    // `any_part` looks at parts of the text that overlap by one byte, so that each pair of neighbouring bytes is within a part.
-    let has_start = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
-    any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, has_start))
 }
 
 impl Mcp {
@@ -460,6 +357,20 @@ impl Mcp {
         }
     }
 
+    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, and may
+    /// decline. Returns an error if a retry cannot contain the answer.
+    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
+        let dismissed = Answer::Elicit(Elicited::Cancel);
+        // An error is not a decision of the user, so it is sent as if the user had made no decision.
+        let answer = if can_decline && matches!(answer, Answer::Refused(_)) { &dismissed } else { answer };
+        if let Some(error) = answer_error(answer) {
+            return Err(error);
+        }
+        let mut out = Vec::new();
+        push_answer(&mut out, answer);
+        Ok(Json::written(out))
+    }
+
     pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord) -> WrittenFrame {
         frames.notify("notifications/message", |object| {
             object.string("level", record.level.as_str());
@@ -517,7 +428,7 @@ impl Mcp {
 }
 
 /// The error that is sent instead of an answer, if the caller refuses to answer, or if the answer has the wrong shape.
-pub(super) fn answer_error(answer: &Answer) -> Option<RpcError> {
+fn answer_error(answer: &Answer) -> Option<RpcError> {
     let has_shape = match answer {
         Answer::Refused(error) => return Some(error.clone()),
         Answer::Sample(Sampled { result: Some(raw), .. }) => raw.is_object(),
@@ -529,7 +440,7 @@ pub(super) fn answer_error(answer: &Answer) -> Option<RpcError> {
 }
 
 /// Writes the answer to an input request. [`answer_error`] must be `None` for this answer.
-pub(super) fn push_answer(out: &mut Vec<u8>, answer: &Answer) {
+fn push_answer(out: &mut Vec<u8>, answer: &Answer) {
     if let Answer::Sample(Sampled { result: Some(raw), .. }) = answer {
         return push_json(out, raw.as_bytes());
     }
@@ -571,76 +482,6 @@ pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json
         }
     });
     Json::written(out)
-}
-
-/// Copies the members of parameters other than `_meta`.
-fn copy_without_meta(object: &mut Object<'_>, params: &Json) {
-    for_each_key(params.as_bytes(), |key, value| {
-        if key.name() != "_meta" {
-            object.copy(key, value);
-        }
-    });
-}
-
-pub(super) fn write_identity(object: &mut Object<'_>, revision: Revision, identity: &Identity) {
-    object.string("name", &identity.name);
-    object.string("version", &identity.version);
-    if let (Some(title), true) = (&identity.title, revision >= Revision::R2025_06_18) {
-        object.string("title", title);
-    }
-}
-
-/// Writes the capabilities and the extensions of this end.
-pub(super) fn declare(object: &mut Object<'_>, side: Side, revision: Revision, local: &LocalEnd<'_>) {
-    write_capabilities(object, side, revision, local.capabilities);
-    let mut extensions = local.extensions.iter().filter(|(_, settings)| settings.is_object()).peekable();
-    if extensions.peek().is_some() {
-        object.object("extensions", |object| {
-            extensions.for_each(|(name, settings)| push_json(object.named(name), settings.as_bytes()))
-        });
-    }
-}
-
-pub(super) fn write_capabilities(object: &mut Object<'_>, side: Side, revision: Revision, own: &Capabilities) {
-    let mut capability = |name: &'static str, has: bool, parts: &[(&'static str, bool)]| {
-        if has {
-            object.object(name, |object| {
-                for (part, _) in parts.iter().filter(|(_, has)| *has) {
-                    object.boolean(part, true);
-                }
-            });
-        }
-    };
-    match side {
-        Side::Client => {
-            // Without a handshake, the client does not send the notification that its roots have changed.
-            capability("roots", own.roots, &[("listChanged", own.roots_list_changed && revision.has_handshake())]);
-            let (by_form, by_url) = (own.elicitation, own.elicitation_url && revision >= Revision::R2025_11_25);
-            if (by_form && revision >= Revision::R2025_06_18) || by_url {
-                object.object("elicitation", |object| {
-                    // An empty object means form mode, the only mode before 2025-11-25.
-                    for (mode, _) in [("form", by_form), ("url", by_url)].iter().filter(|(_, has)| by_url && *has) {
-                        object.object(mode, |_| {});
-                    }
-                });
-            }
-            if own.sampling {
-                object.object("sampling", |object| {
-                    if own.sampling_tools && revision >= Revision::R2025_11_25 {
-                        object.object("tools", |_| {});
-                    }
-                });
-            }
-        }
-        Side::Server => {
-            capability("tools", own.tools, &[("listChanged", own.tools_list_changed)]);
-            capability("prompts", own.prompts, &[("listChanged", own.prompts_list_changed)]);
-            let resources = [("subscribe", own.resources_subscribe), ("listChanged", own.resources_list_changed)];
-            capability("resources", own.resources, &resources);
-            capability("completions", own.completions && revision >= Revision::R2025_03_26, &[]);
-            capability("logging", own.logging, &[]);
-        }
-    }
 }
 
 /// Writes at most 100 values ("Completion", section "Data Types").
@@ -730,25 +571,6 @@ fn form_params(message: &str, schema: &Json) -> Json {
 mod tests {
     use super::*;
 
-    fn merged(params: &str) -> String {
-        let mut out = Vec::new();
-        let params = Json::parse(String::from(params)).unwrap();
-        Added { token: Some(7), depth: 0, parent: None, stamp: Stamp::EMPTY }.merge(&params, &mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn the_meta_of_the_session_is_appended_to_parameters_in_any_layout() {
-        for (given, expected) in [
-            ("{}", r#"{"_meta":{"progressToken":7}}"#),
-            ("{ \t }", "{ \t \"_meta\":{\"progressToken\":7}}"),
-            ("{\"a\":1\n}", "{\"a\":1 ,\"_meta\":{\"progressToken\":7}}"),
-            (r#"{"a_b":"c\\d\n"}"#, r#"{"a_b":"c\\d\n","_meta":{"progressToken":7}}"#),
-        ] {
-            assert_eq!(merged(given), expected, "{given}");
-        }
-    }
-
     #[test]
     fn of_more_than_a_hundred_values_a_hundred_are_written_and_has_more_is_set() {
         let written = |completion: &Completion| Object::value(|object| write_completion(object, completion));
@@ -758,14 +580,5 @@ mod tests {
         assert_eq!((many.member("total").unwrap().as_str(), many.member("hasMore").unwrap().as_str()), ("150", "true"));
         let few = written(&Completion::all(["a"]));
         assert_eq!(few.as_str(), r#"{"completion":{"values":["a"],"hasMore":false}}"#);
-    }
-
-    #[test]
-    fn a_meta_that_was_given_is_merged_even_if_its_name_is_written_with_escapes() {
-        for given in [r#"{"_meta":{"x":1,"progressToken":9},"a":2}"#, r#"{"\u005fmeta":{"x":1},"a":2}"#] {
-            assert_eq!(merged(given), r#"{"a":2,"_meta":{"x":1,"progressToken":7}}"#, "{given}");
-        }
-        // A value `_meta` is not a member of this name.
-        assert_eq!(merged(r#"{"a":"_meta"}"#), r#"{"a":"_meta","_meta":{"progressToken":7}}"#);
     }
 }

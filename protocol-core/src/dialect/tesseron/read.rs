@@ -10,16 +10,16 @@ use bytes::Bytes;
 use super::write::{client_name, welcomed};
 use super::{App, AppId, ResumeCredentials, Tesseron, code, is_compatible, is_reserved, named_exchange, op_of};
 use crate::dialect::form::{self, FieldKinds};
-use crate::dialect::message::{HandshakeAnswer, HandshakeRejected};
+use crate::dialect::message::{HandshakeAnswer, HandshakeRejected, ignored_message};
 use crate::dialect::request::{Member, RawParams};
 use crate::dialect::{
     Answer, Ask, Capabilities, Elicit, Elicited, HandshakeFailed, HandshakeRequest, Identity, Level, LocalEnd, LogRecord, Message,
     Notice, Op, PeerChange, PeerInfo, Progress, Refusal, ResponseBody, ResultFit, Sample, Sampled, SessionCredentials, excerpt,
-    ignored_message, lists,
+    lists,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, for_each_key, integer, member, number, string, string_lossy};
 use crate::json::cursor::IndexedObject;
+use crate::json::read::{Kind, for_each_key, integer, member, number, string, string_lossy};
 use crate::json::write::Object;
 use crate::json::{Frame, Json, Payload, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Tolerated, WireId};
