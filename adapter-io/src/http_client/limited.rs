@@ -17,7 +17,7 @@ use protocol_core::Instant;
 use protocol_core::drive::Timer;
 use tower_service::Service;
 
-use super::HTTP_CONNECT_TIMEOUT;
+use super::connector::HTTP_CONNECT_TIMEOUT;
 
 /// The time limit for making a connection: [`HTTP_CONNECT_TIMEOUT`] for the connector, and as much again for TLS, even if TLS is not used.
 const CONNECTION_TIMEOUT: Duration = HTTP_CONNECT_TIMEOUT.saturating_mul(2);

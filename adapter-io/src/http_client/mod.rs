@@ -5,12 +5,12 @@
 //! than their frames are handled.
 
 mod address;
+mod connector;
 mod limited;
 mod pools;
 #[cfg(feature = "http-client-tls")]
 mod tls;
 
-use core::time::Duration;
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -26,56 +26,24 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body as _;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::uri::{Authority, Scheme};
-use hyper::rt::{Read, Write};
 use hyper::{Method, Request, StatusCode, Uri};
-use hyper_util::client::legacy::connect::Connection;
 use protocol_core::drive::{Machine as _, Timer};
 use protocol_core::http::{Headers, HttpClient, HttpClientEvent, HttpClientRequest, HttpRequestId, ResponseHead};
 use protocol_core::time::earlier;
 use protocol_core::{Bytes, CloseReason, Config, ExchangeId, Full as NoRoom, Instant, Lane};
-use tower_service::Service;
 
 pub use self::address::HttpServerAddress;
 use self::address::OnResume;
+#[cfg(feature = "http-client-tls")]
+use self::connector::OverTls;
+pub use self::connector::{HTTP_CONNECT_TIMEOUT, HttpConnector};
 use self::pools::{Pools, Taken, chain};
 use crate::Error;
 
-/// The time limit for making a connection over HTTP: 10 s for all addresses of a host together. The connector that is passed to
-/// [`http_client`] should enforce it. The client itself allows twice as long for the name look-up, the connection and the TLS handshake
-/// together.
-pub const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of parts of responses that may wait to be handled, in addition to one for each request.
 const PARTS: usize = 16;
 /// The maximum number of parts that are handled in one turn.
 const PARTS_PER_TURN: usize = 64;
-
-/// A connector of hyper-util, which opens a connection to the host and the port of an address. The connection is without TLS, even for
-/// `https://`: [`http_client`] adds TLS.
-pub trait HttpConnector:
-    Service<
-        Uri,
-        Response: Read + Write + Connection + Unpin + Send + 'static,
-        Error: Into<Box<dyn StdError + Send + Sync>>,
-        Future: Unpin + Send + 'static,
-    > + Clone
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<C> HttpConnector for C where
-    C: Service<
-            Uri,
-            Response: Read + Write + Connection + Unpin + Send + 'static,
-            Error: Into<Box<dyn StdError + Send + Sync>>,
-            Future: Unpin + Send + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static
-{
-}
 
 /// Makes a client of an MCP server over Streamable HTTP, with connections of `connector` and tasks of `runtime`. `client` answers the input
 /// requests of the server. `hyper_timer` makes the timers of hyper, by which connections over HTTP/2 are tested and unused connections are
@@ -152,11 +120,6 @@ struct Arrived {
 }
 
 #[cfg(not(feature = "http-client-tls"))]
-type OverTls<C> = C;
-#[cfg(feature = "http-client-tls")]
-type OverTls<C> = hyper_rustls::HttpsConnector<C>;
-
-#[cfg(not(feature = "http-client-tls"))]
 fn over_tls<C>(connector: C, _server: &HttpServerAddress, is_wanted: bool) -> std::io::Result<C> {
     if is_wanted {
         return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "TLS is not supported (feature `http-client-tls`)"));
@@ -164,7 +127,9 @@ fn over_tls<C>(connector: C, _server: &HttpServerAddress, is_wanted: bool) -> st
     Ok(connector)
 }
 #[cfg(feature = "http-client-tls")]
-use tls::over as over_tls;
+fn over_tls<C>(connector: C, server: &HttpServerAddress, is_wanted: bool) -> std::io::Result<OverTls<C>> {
+    tls::over(connector, &server.roots, is_wanted)
+}
 
 /// The task of a request that has not ended, and the number of its pool.
 struct Running {

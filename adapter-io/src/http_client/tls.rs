@@ -8,8 +8,6 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::HttpServerAddress;
-
 /// Reads a certificate in DER, or several in PEM. The error describes what is wrong.
 pub(super) fn read(certificates: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     // A long sequence in DER begins with these bytes, and no text does.
@@ -29,12 +27,12 @@ pub(super) fn read(certificates: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 /// Adds TLS to the connections of `connector` to addresses that begin with `https://`. `is_wanted` is `true` if there are such addresses:
-/// only then are the root certificates read.
-pub(super) fn over<C>(connector: C, server: &HttpServerAddress, is_wanted: bool) -> io::Result<HttpsConnector<C>> {
+/// only then are the root certificates read: those of the system, and `more`.
+pub(super) fn over<C>(connector: C, more: &[CertificateDer<'static>], is_wanted: bool) -> io::Result<HttpsConnector<C>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(io::Error::other)?;
     // Reading the certificates of the system takes a while.
-    let roots = if is_wanted { roots(&server.roots)? } else { RootCertStore::empty() };
+    let roots = if is_wanted { roots(more)? } else { RootCertStore::empty() };
     let builder = HttpsConnectorBuilder::new().with_tls_config(versions.with_root_certificates(roots).with_no_client_auth());
     Ok(builder.https_or_http().enable_all_versions().wrap_connector(connector))
 }

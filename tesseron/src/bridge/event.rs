@@ -1,14 +1,22 @@
-//! The events of a bridge.
+//! The events of a bridge, and the ids in them.
 
 use alloc::boxed::Box;
 use core::fmt;
 
-use super::Leg;
 use crate::claims::{ChannelId, ClaimCode};
 use protocol_core::dialect::PeerInfo;
 use protocol_core::error::{RpcError, Violation};
 use protocol_core::json::Text;
 use protocol_core::session::{CloseReason, InboundId};
+
+/// Names one leg of a bridge: the gateway's end of one channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Leg {
+    /// The channel to the MCP client.
+    Agent,
+    /// A channel to an app, opened by [`Bridge::open`](super::Bridge::open).
+    App(ChannelId),
+}
 
 /// The id of a claim for which the owner has to find the app. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

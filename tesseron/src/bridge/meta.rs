@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use super::iso::iso_8601;
 use super::manifest::Manifest;
-use super::surface::uri_of;
+use super::resource_uri::uri_of;
 use super::translate::{self, Purpose};
+use super::types::{Advertised, Claiming, Surface};
 use super::{Bridge, BridgeEvent, ClaimId, Route};
 use crate::claims::{ChannelId, ClaimCode, ClaimMissed};
 use protocol_core::dialect::{Op, Reply, ToolOutput, mcp};
@@ -14,43 +15,6 @@ use protocol_core::json::Json;
 use protocol_core::json::read::member;
 use protocol_core::json::write::{Object, pretty};
 use protocol_core::session::{Close, InboundId, Invoke};
-
-/// The tools that are listed to the agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Surface {
-    /// A tool for each action, and the tool that claims an app.
-    Dynamic,
-    /// Only the bridge's own tools, which are enough for clients that ignore changes of the list of tools.
-    Meta,
-    /// The tools of both other variants.
-    #[default]
-    Both,
-}
-
-/// An app that waits for a gateway, as its manifest file announces it.
-#[derive(Clone, Debug)]
-pub struct Advertised {
-    /// The code that claims the app.
-    pub code: ClaimCode,
-    /// The id of the app, if it is known.
-    pub app_id: Option<String>,
-    /// The name of the app, for people.
-    pub app_name: String,
-    /// The id of the instance of the app, after which its manifest file is named.
-    pub instance_id: String,
-    /// The time when the code was made, in milliseconds since 1970.
-    pub minted_at: u64,
-    /// The time when the code expires, in milliseconds since 1970; `None` if it never expires.
-    pub expires_at: Option<u64>,
-}
-
-/// A claim that waits for an app.
-#[derive(Debug)]
-pub(super) struct Claiming {
-    code: ClaimCode,
-    /// The channel on which the hello of the app is expected; `None` until the owner has opened it.
-    channel: Option<ChannelId>,
-}
 
 /// One of the bridge's own tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

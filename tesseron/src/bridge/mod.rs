@@ -31,11 +31,13 @@ mod iso;
 mod manifest;
 mod meta;
 mod notices;
+mod resource_uri;
 mod subscribing;
 mod subscription;
 mod surface;
 mod tool_name;
 mod translate;
+mod types;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,20 +59,11 @@ use protocol_core::time::Instant;
 
 use agent_profile::AgentProfile;
 use app_state::App;
-pub use event::{BridgeEvent, ClaimId, ShownCode};
-use meta::Claiming;
-pub use meta::{Advertised, Surface};
+pub use event::{BridgeEvent, ClaimId, Leg, ShownCode};
 use notices::Notices;
 use subscription::Subscription;
-
-/// Names one leg of a bridge: the gateway's end of one channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Leg {
-    /// The channel to the MCP client.
-    Agent,
-    /// A channel to an app, opened by [`Bridge::open`].
-    App(ChannelId),
-}
+use types::Claiming;
+pub use types::{Advertised, Surface};
 
 /// A function that fills the whole slice with random bytes that cannot be guessed, for codes and tokens.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;

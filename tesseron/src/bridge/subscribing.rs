@@ -1,8 +1,8 @@
 //! The subscriptions of the agent: its requests, and their renewal when an app reconnects.
 
 use super::notices::Change;
+use super::resource_uri::parts_of;
 use super::subscription::Subscription;
-use super::surface::parts_of;
 use super::translate::{self, Purpose};
 use super::{Bridge, Leg};
 use crate::claims::ChannelId;

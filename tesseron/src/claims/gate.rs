@@ -27,7 +27,8 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::backlog::Place;
-use super::{BindRefused, ClaimCode, ClaimCodeError, Host, HostChannel};
+use super::host::BindCode;
+use super::{BindRefused, ClaimCode, Host, HostChannel};
 use protocol_core::WireId;
 use protocol_core::dialect::tesseron::bind::{self, BindReply, BindRequest};
 use protocol_core::error::RpcError;
@@ -59,9 +60,6 @@ enum State {
     Open,
 }
 
-/// The code of a bind: `None` if it is missing or not text, an error if it is not a valid code.
-pub(super) type BindCode = Option<Result<ClaimCode, ClaimCodeError>>;
-
 /// The steps that the owner of a [`HostGate`] must take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStep {
@@ -86,6 +84,32 @@ pub enum HostNext {
 
 impl HostStep {
     const NOTHING: Self = Self { reply: None, next: HostNext::Keep };
+}
+
+/// A new connection on a Unix socket.
+#[derive(Debug)]
+pub enum UnixChannel {
+    /// Pass the frames of the connection to the gate. Either the connection must be bound first, or the app has a channel already, so that
+    /// the bind is refused.
+    Gated(HostGate),
+    /// The connection is admitted: start its session.
+    Open(HostChannel),
+}
+
+/// The time for which a second socket of an app without a claim stays open, to answer its bind with `Occupied`.
+const OCCUPIED_WAIT: Duration = Duration::from_secs(1);
+
+impl Host {
+    /// Makes the gate of an accepted connection on a Unix socket, or admits the connection.
+    #[must_use]
+    pub fn accept_unix(&mut self, place: Place, now: Instant) -> UnixChannel {
+        let wait = match (self.claim(), self.channel()) {
+            (None, None) => return UnixChannel::Open(self.admit(place)),
+            (None, Some(_)) => OCCUPIED_WAIT.min(self.policy().bind_wait),
+            (Some(_), _) => self.policy().bind_wait,
+        };
+        UnixChannel::Gated(HostGate::new(place, now.saturating_add(wait), self.policy().bind_attempts))
+    }
 }
 
 impl HostGate {

@@ -35,61 +35,18 @@
 //! because of wrong ones.
 
 use core::fmt;
-use core::time::Duration;
 
 use super::backlog::{Arrival, Backlog, Place};
-use super::gate::BindCode;
 use super::offer::{Offer, OfferedBind};
 use super::slow_down::SlowDown;
-use super::{BindRefused, ClaimCode, HostGate, Peer, PeerUser, ResumeToken, SessionId, UpgradeGate};
+use super::{BindRefused, ClaimCode, ClaimCodeError, HostPolicy, Peer, PeerUser, ResumeToken, SessionId};
 use protocol_core::dialect::Identity;
 use protocol_core::dialect::tesseron::pending_agent;
 use protocol_core::json::Text;
 use protocol_core::time::Instant;
 
-/// The time limits and bounds of a [`Host`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HostPolicy {
-    /// The time for which a claim is valid after it was made or last refreshed. Default: 600 s.
-    pub code_life: Duration,
-    /// The interval at which the claim is refreshed until it is bound; less than [`Self::code_life`]. Zero means never. Default: 300 s.
-    pub refresh: Duration,
-    /// The time for which a wrong code is remembered. Default: 60 s.
-    pub failure_window: Duration,
-    /// The delay of a code after one wrong code within [`Self::failure_window`]. Each further wrong code doubles it. Default: 125 ms.
-    pub first_delay: Duration,
-    /// The maximum delay of a code. Default: 2 s, which is reached after five wrong codes within a minute.
-    pub max_delay: Duration,
-    /// The maximum number of connections in the backlog. A further connection evicts another one. Zero counts as one. Default: 64.
-    pub places: usize,
-    /// The time within which a WebSocket connection must send its upgrade request. Default: 2 s.
-    pub upgrade_wait: Duration,
-    /// The time within which a Unix socket must be bound. While an app without a claim has a channel, at most 1 s for each further socket,
-    /// whose bind is answered with `Occupied`. Default: 5 s.
-    pub bind_wait: Duration,
-    /// The number of refused binds that a Unix socket may have. The next one closes the socket. Default: 8.
-    pub bind_attempts: u32,
-}
-
-impl Default for HostPolicy {
-    fn default() -> Self {
-        Self {
-            code_life: Duration::from_secs(600),
-            refresh: Duration::from_secs(300),
-            failure_window: Duration::from_secs(60),
-            first_delay: Duration::from_millis(125),
-            max_delay: Duration::from_secs(2),
-            places: 64,
-            upgrade_wait: Duration::from_secs(2),
-            bind_wait: Duration::from_secs(5),
-            bind_attempts: 8,
-        }
-    }
-}
-
-/// The time for which a second socket of an app without a claim stays open, to answer its bind with `Occupied`.
-const OCCUPIED_WAIT: Duration = Duration::from_secs(1);
+/// The code of a bind: `None` if it is missing or not text, an error if it is not a valid code.
+pub(super) type BindCode = Option<Result<ClaimCode, ClaimCodeError>>;
 
 /// The agent that a gateway acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,16 +110,6 @@ impl fmt::Display for HostChannel {
     }
 }
 
-/// A new connection on a Unix socket.
-#[derive(Debug)]
-pub enum UnixChannel {
-    /// Pass the frames of the connection to the gate. Either the connection must be bound first, or the app has a channel already, so that
-    /// the bind is refused.
-    Gated(HostGate),
-    /// The connection is admitted: start its session.
-    Open(HostChannel),
-}
-
 /// Claims at the app: its claim, its backlog, and its one channel.
 ///
 /// Pass each connection to [`accept`](Self::accept), and then to [`accept_web_socket`](Self::accept_web_socket) or
@@ -223,6 +170,11 @@ impl Host {
         Self { any_user: true, ..self }
     }
 
+    /// The time limits and bounds.
+    pub(super) fn policy(&self) -> &HostPolicy {
+        &self.policy
+    }
+
     /// The current claim, spent or not. `None` for a host without claims.
     #[must_use]
     pub fn claim(&self) -> Option<&Claim> {
@@ -261,23 +213,6 @@ impl Host {
     /// Removes a connection that has ended from the backlog. No effect if the connection was admitted or evicted.
     pub fn leave(&mut self, place: Place) {
         self.backlog.leave(place);
-    }
-
-    /// Makes the gate of an accepted connection that must be upgraded to a WebSocket.
-    #[must_use]
-    pub fn accept_web_socket(&self, place: Place, now: Instant) -> UpgradeGate {
-        UpgradeGate::new(&self.policy, place, now)
-    }
-
-    /// Makes the gate of an accepted connection on a Unix socket, or admits the connection.
-    #[must_use]
-    pub fn accept_unix(&mut self, place: Place, now: Instant) -> UnixChannel {
-        let wait = match (&self.claim, self.channel()) {
-            (None, None) => return UnixChannel::Open(self.admit(place)),
-            (None, Some(_)) => OCCUPIED_WAIT.min(self.policy.bind_wait),
-            (Some(_), _) => self.policy.bind_wait,
-        };
-        UnixChannel::Gated(HostGate::new(place, now.saturating_add(wait), self.policy.bind_attempts))
     }
 
     /// The time at which a code that arrives now from the connection at `place` is checked.
@@ -418,7 +353,7 @@ impl Host {
         Ok(self.admit(place))
     }
 
-    fn admit(&mut self, place: Place) -> HostChannel {
+    pub(super) fn admit(&mut self, place: Place) -> HostChannel {
         self.backlog.leave(place);
         self.channels = self.channels.saturating_add(1);
         let channel = HostChannel(self.channels);
@@ -438,7 +373,10 @@ fn next_refresh(policy: &HostPolicy, now: Instant) -> Option<Instant> {
 #[cfg(test)]
 // In names of tests, `item` or `bug` and a number cite a rule or a fault (docs/protocols/tesseron.md, "Former numbers").
 mod tests {
+    use core::time::Duration;
+
     use super::*;
+    use crate::claims::UnixChannel;
     use crate::claims::draw::sequence;
     use alloc::string::{String, ToString};
 

@@ -29,6 +29,7 @@ mod gate;
 mod host;
 mod offer;
 mod peer;
+mod policy;
 mod registry;
 mod session_id;
 mod slow_down;
@@ -38,10 +39,11 @@ mod upgrade;
 pub use backlog::{Arrival, Place};
 pub use bind_refused::BindRefused;
 pub use code::{ClaimCode, ClaimCodeError};
-pub use gate::{DialFailed, DialGate, DialStep, HostGate, HostNext, HostStep};
-pub use host::{Agent, Claim, Host, HostChannel, HostPolicy, UnixChannel};
+pub use gate::{DialFailed, DialGate, DialStep, HostGate, HostNext, HostStep, UnixChannel};
+pub use host::{Agent, Claim, Host, HostChannel};
 pub use offer::{Offer, SUBPROTOCOL};
 pub use peer::{Peer, PeerUser};
+pub use policy::HostPolicy;
 pub use protocol_core::dialect::tesseron::{AppId, AppIdError};
 pub use registry::{
     Admission, BoundDial, ChannelId, ClaimMissed, Claimed, Departure, Dial, HelloRefused, OpenRefused, Pending, RegistryPolicy,

@@ -51,6 +51,14 @@ pub enum UpgradeStep {
     Close,
 }
 
+impl Host {
+    /// Makes the gate of an accepted connection that must be upgraded to a WebSocket.
+    #[must_use]
+    pub fn accept_web_socket(&self, place: Place, now: Instant) -> UpgradeGate {
+        UpgradeGate::new(self.policy(), place, now)
+    }
+}
+
 impl UpgradeGate {
     pub(super) fn new(policy: &HostPolicy, place: Place, now: Instant) -> Self {
         Self { place, state: State::Waiting { deadline: now.saturating_add(policy.upgrade_wait) } }

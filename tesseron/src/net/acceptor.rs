@@ -106,7 +106,7 @@ mod tcp {
     use crate::claims::{Peer, PeerUser, UpgradeStep};
     use crate::net::TesseronError;
     use crate::net::blocking::run_blocking;
-    use crate::net::host::{ChannelGuard, Dialler};
+    use crate::net::host::{Dialler, guard};
     use crate::net::{Address, LoopbackUrl, Sockets, TesseronTransport, in_time, peer, until, upgrade};
     use adapter_io::{Error as TransportError, ListenTcp};
     use protocol_core::drive::Timer;
@@ -194,7 +194,7 @@ mod tcp {
             match step {
                 UpgradeStep::Open(channel) => {
                     // The app is occupied from here on, so the guard that frees it again is made before the next await.
-                    let guard = ChannelGuard::new(shared, channel);
+                    let guard = guard(shared, channel);
                     let socket = in_time(timer, upgrade::accept::<S::Io, _>(incoming, request)).await?.ok()?;
                     Some(TesseronTransport::guarded(Box::new(socket), guard))
                 }
@@ -224,7 +224,7 @@ mod unix {
     use super::Acceptor;
     use crate::claims::{HostGate, HostNext, Peer, PeerUser, UnixChannel};
     use crate::net::TesseronError;
-    use crate::net::host::{ChannelGuard, Dialler, Shared};
+    use crate::net::host::{Dialler, Shared, guard};
     use crate::net::{Address, Home, MAX_BIND_LINE, Sockets, TesseronTransport, in_time, instance, until};
     use adapter_io::{Accept, Error as TransportError, ListenUnix, SocketFile};
     use protocol_core::drive::{FrameIo, Timer};
@@ -262,9 +262,7 @@ mod unix {
         async fn admit(incoming: S::Unix, dialler: &Dialler, timer: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
             let shared = dialler.shared();
             match dialler.accept_unix() {
-                UnixChannel::Open(channel) => {
-                    Some(TesseronTransport::guarded(Box::new(incoming), ChannelGuard::new(shared, channel)))
-                }
+                UnixChannel::Open(channel) => Some(TesseronTransport::guarded(Box::new(incoming), guard(shared, channel))),
                 UnixChannel::Gated(gate) => bind(incoming, gate, shared, timer).await,
             }
         }
@@ -289,7 +287,7 @@ mod unix {
                 }
             };
             // The app is occupied from here on, so the guard that frees it again is made before the next await.
-            let guard = if let HostNext::Open(channel) = step.next { Some(ChannelGuard::new(shared, channel)) } else { None };
+            let guard = if let HostNext::Open(channel) = step.next { Some(guard(shared, channel)) } else { None };
             if let Some(reply) = step.reply {
                 io.start_send(Transmit::new(reply)).ok()?;
                 in_time(timer, poll_fn(|cx| io.poll_flush(cx))).await?.ok()?;

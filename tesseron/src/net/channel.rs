@@ -5,8 +5,7 @@ use std::io;
 
 use bytes::Bytes;
 
-use crate::claims::{HostChannel, HostGate, HostNext};
-use crate::net::host::ChannelGuard;
+use crate::claims::{HostChannel, HostGate, HostNext, HostStep};
 use protocol_core::drive::FrameIo;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
@@ -17,6 +16,15 @@ const MAX_IN_A_ROW: usize = 32;
 /// A boxed transport of any kind.
 pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 
+/// Keeps the one channel of an app occupied. Dropping it frees the app for the next gateway.
+pub(super) trait ChannelGuard: Send {
+    /// The id of the channel.
+    fn channel(&self) -> HostChannel;
+
+    /// Passes a frame to a gate that is already open. The gate answers the frame if it is a further bind request.
+    fn pass(&self, gate: &mut HostGate, frame: Bytes) -> HostStep;
+}
+
 /// A channel between an app and a gateway, over a WebSocket or a Unix socket, after the bind if the app requires one.
 ///
 /// At the app's end the next gateway may connect as soon as the peer has closed the channel, or this transport is closed or dropped. Frames
@@ -26,7 +34,7 @@ pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 pub struct TesseronTransport {
     io: AnyIo,
     /// The guard of the app's end: while it exists, no other gateway can connect. `None` at the gateway's end.
-    guard: Option<ChannelGuard>,
+    guard: Option<Box<dyn ChannelGuard>>,
     /// The gate of the app's end on a Unix socket. It has answered the bind request, and answers further bind requests, so that they do not
     /// reach the session. `None` on any other channel.
     gate: Option<HostGate>,
@@ -43,13 +51,13 @@ impl TesseronTransport {
     }
 
     /// Makes the app's end, without a gate.
-    pub(super) fn guarded(io: AnyIo, guard: ChannelGuard) -> Self {
+    pub(super) fn guarded(io: AnyIo, guard: Box<dyn ChannelGuard>) -> Self {
         Self { guard: Some(guard), ..Self::dialled(io) }
     }
 
     /// Makes the app's end on a Unix socket, with the gate that has answered the bind request.
     #[cfg(unix)]
-    pub(super) fn gated(io: AnyIo, guard: ChannelGuard, gate: HostGate) -> Self {
+    pub(super) fn gated(io: AnyIo, guard: Box<dyn ChannelGuard>, gate: HostGate) -> Self {
         Self { gate: Some(gate), ..Self::guarded(io, guard) }
     }
 
@@ -57,7 +65,7 @@ impl TesseronTransport {
     /// gateway's end, and once the channel is closed.
     #[must_use]
     pub fn channel(&self) -> Option<HostChannel> {
-        self.guard.as_ref().map(ChannelGuard::channel)
+        self.guard.as_ref().map(|guard| guard.channel())
     }
 
     /// Sends the answer of the gate, if there is one.

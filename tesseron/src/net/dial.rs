@@ -1,10 +1,8 @@
-use std::io;
 use std::string::ToString;
 
-#[cfg(feature = "websocket")]
-use crate::claims::BindRefused;
-use crate::claims::{ClaimCode, DialFailed};
+use crate::claims::ClaimCode;
 use crate::net::TesseronError;
+use crate::net::error::Failed;
 use crate::net::{Address, Instance, Sockets, TesseronTransport};
 use adapter_io::Error as TransportError;
 
@@ -31,7 +29,7 @@ pub async fn dial<S: Sockets>(
         #[cfg(unix)]
         Address::Unix(path) => unix::dial::<S>(path, code, &mut timer).await,
         #[cfg(not(all(unix, feature = "websocket")))]
-        _ => Err(io::ErrorKind::Unsupported.into()),
+        _ => Err(std::io::ErrorKind::Unsupported.into()),
     };
     let address = instance.address.to_string();
     dialled.map_err(|failed| match failed {
@@ -42,30 +40,13 @@ pub async fn dial<S: Sockets>(
     })
 }
 
-/// The reason why a connection to an app failed.
-#[derive(Debug)]
-pub(super) enum Failed {
-    Io(io::Error),
-    /// The app refused the upgrade with this HTTP status, and with this reason, if the text of the answer is a known one.
-    #[cfg(feature = "websocket")]
-    Refused(u16, Option<BindRefused>),
-    /// The bind failed.
-    Unbound(DialFailed),
-}
-
-impl<E: Into<io::Error>> From<E> for Failed {
-    fn from(error: E) -> Self {
-        Self::Io(error.into())
-    }
-}
-
 #[cfg(feature = "websocket")]
 mod web_socket {
     use std::boxed::Box;
     use std::io;
 
-    use super::Failed;
     use crate::claims::ClaimCode;
+    use crate::net::error::Failed;
     use crate::net::{LoopbackUrl, Sockets, TesseronTransport, in_time, upgrade};
 
     pub(super) async fn dial<S: Sockets>(
@@ -102,8 +83,8 @@ mod unix {
     use std::os::unix::fs::FileTypeExt;
     use std::path::Path;
 
-    use super::Failed;
     use crate::claims::{ClaimCode, DialGate, DialStep};
+    use crate::net::error::Failed;
     use crate::net::{MAX_BIND_LINE, Sockets, TesseronTransport, home, in_time, until};
     use protocol_core::drive::{FrameIo, Timer};
     use protocol_core::limits::Limits;

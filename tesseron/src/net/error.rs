@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::claims::{BindRefused, DialFailed};
-use crate::net::home::FolderRefused;
 
 /// An error of an app that listens, or of a gateway. Its text is one line for people.
 #[derive(Debug, thiserror::Error)]
@@ -81,5 +80,41 @@ fn meaning(status: u16, refused: Option<BindRefused>) -> &'static str {
         426 => "it needs a claim code",
         429 => "too many wrong codes, try again in a minute",
         _ => "its answer is not that of a Tesseron app",
+    }
+}
+
+/// The reason why a folder is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderRefused {
+    /// The path is not that of a folder.
+    #[error("it is no folder")]
+    NotAFolder,
+    /// The folder belongs to another user.
+    #[error("it belongs to another user")]
+    Foreign,
+    /// Other users have permissions that they must not have: any permission if this program writes to the folder, and the permission to
+    /// write if it only reads the folder. Contains the permissions of the folder.
+    #[error("it is open to others (mode {0:o}, should be 700)")]
+    Open(u32),
+    /// The folder cannot be created or read.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// The reason why a connection to an app failed.
+#[derive(Debug)]
+pub(super) enum Failed {
+    Io(io::Error),
+    /// The app refused the upgrade with this HTTP status, and with this reason, if the text of the answer is a known one.
+    #[cfg(feature = "websocket")]
+    Refused(u16, Option<BindRefused>),
+    /// The bind failed.
+    Unbound(DialFailed),
+}
+
+impl<E: Into<io::Error>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Io(error.into())
     }
 }

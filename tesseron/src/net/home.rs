@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::vec::Vec;
 
-use crate::net::TesseronError;
+use crate::net::{FolderRefused, TesseronError};
 
 /// The folder of Tesseron in the home of a user.
 const FOLDER: &str = ".tesseron";
@@ -66,25 +66,6 @@ impl Home {
         }
         Ok(true)
     }
-}
-
-/// The reason why a folder is not used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FolderRefused {
-    /// The path is not that of a folder.
-    #[error("it is no folder")]
-    NotAFolder,
-    /// The folder belongs to another user.
-    #[error("it belongs to another user")]
-    Foreign,
-    /// Other users have permissions that they must not have: any permission if this program writes to the folder, and the permission to
-    /// write if it only reads the folder. Contains the permissions of the folder.
-    #[error("it is open to others (mode {0:o}, should be 700)")]
-    Open(u32),
-    /// The folder cannot be created or read.
-    #[error(transparent)]
-    System(#[from] io::Error),
 }
 
 /// Creates a folder with mode 0700, or checks that an existing one belongs to this user and gives other users no access.

@@ -17,6 +17,7 @@ use crate::claims::{Agent, Arrival, ClaimCode, Host, HostChannel, HostGate, Host
 #[cfg(feature = "websocket")]
 use crate::claims::{Offer, UpgradeGate, UpgradeStep};
 use crate::net::TesseronError;
+use crate::net::channel::ChannelGuard;
 use crate::net::instance::Manifest;
 use crate::net::{Address, Sockets, TesseronTransport};
 use adapter_io::Error as TransportError;
@@ -406,29 +407,29 @@ impl Drop for Dialler {
     }
 }
 
-/// Keeps the one channel of an app occupied. Dropping it frees the app for the next gateway.
-pub(super) struct ChannelGuard {
+/// The guard of a channel of this host.
+struct Guard {
     shared: Arc<Shared>,
     channel: HostChannel,
 }
 
-impl ChannelGuard {
-    pub(super) fn new(shared: &Arc<Shared>, channel: HostChannel) -> Self {
-        Self { shared: Arc::clone(shared), channel }
-    }
+/// Guards `channel`: see [`ChannelGuard`].
+pub(super) fn guard(shared: &Arc<Shared>, channel: HostChannel) -> Box<dyn ChannelGuard> {
+    Box::new(Guard { shared: Arc::clone(shared), channel })
+}
 
-    pub(super) fn channel(&self) -> HostChannel {
+impl ChannelGuard for Guard {
+    fn channel(&self) -> HostChannel {
         self.channel
     }
 
-    /// Passes a frame to a gate that is already open. The gate answers the frame if it is a further bind request.
-    pub(super) fn pass(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
+    fn pass(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
         let now = self.shared.sources.now();
         gate.handle_frame(frame, &mut self.shared.lock().host, now)
     }
 }
 
-impl Drop for ChannelGuard {
+impl Drop for Guard {
     fn drop(&mut self) {
         self.shared.free_app(self.channel);
     }

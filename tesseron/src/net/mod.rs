@@ -41,9 +41,9 @@ use protocol_core::time::Instant;
 
 pub use channel::TesseronTransport;
 pub use dial::dial;
-pub use error::TesseronError;
+pub use error::{FolderRefused, TesseronError};
 pub use gateway::{Gateway, Scan};
-pub use home::{FolderRefused, Home};
+pub use home::Home;
 pub use instance::{Address, Instance, ManifestRefused, RefusedFor};
 pub use listen::{Binding, ClaimCodeSource, TesseronListener, TesseronOptions, listen};
 pub use url::{LoopbackUrl, NotLoopback};

@@ -14,7 +14,7 @@ use tungstenite::http::{HeaderValue, StatusCode};
 
 use crate::claims::{BindRefused, ClaimCode, Offer, SUBPROTOCOL};
 use crate::net::LoopbackUrl;
-use crate::net::dial::Failed;
+use crate::net::error::Failed;
 use adapter_io::{StreamIo, WebSocket};
 
 /// The maximum length of the head of a request or of an answer, in bytes.
