@@ -16,11 +16,13 @@ use engine::spare;
 use protocol_core::Close;
 use protocol_core::drive::Timer;
 use protocol_core::http::SessionKey;
+use protocol_core::http::era::Era;
 use protocol_core::session::TransportEnd;
 
+use super::ResponseStream;
 use super::machine::Machine;
+use super::shared::Shared;
 use super::state::{Order, Report};
-use super::{ResponseStream, Shared};
 
 /// The maximum number of turns in one poll, after which the task yields.
 const MAX_TURNS: usize = 16;
@@ -47,6 +49,31 @@ pub(super) struct SessionDriver {
     is_ended: bool,
     /// A clone of the task's waker, to register again.
     spare: Option<Waker>,
+}
+
+impl Shared {
+    /// The driver of a new session. `None` if the application refuses the session, which then has ended.
+    pub(super) fn driver(self: &Arc<Self>, key: SessionKey, era: Era) -> Option<SessionDriver> {
+        let mut unserved = Unserved { shared: Some(self), key };
+        let machine = self.source.open(era, Arc::clone(&self.runtime) as _)?;
+        unserved.shared = None;
+        Some(SessionDriver::new(Arc::clone(self), key, machine, self.config.resumable && era == Era::Legacy))
+    }
+}
+
+/// A session whose machine is being made. Dropping it before that is done, for example because of a panic, ends the session.
+struct Unserved<'a> {
+    /// `None` once the machine is made.
+    shared: Option<&'a Arc<Shared>>,
+    key: SessionKey,
+}
+
+impl Drop for Unserved<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared {
+            shared.forget(self.key);
+        }
+    }
 }
 
 impl SessionDriver {

@@ -5,11 +5,19 @@ use core::task::{Context, Poll};
 use std::sync::Arc;
 use std::task::Waker;
 
+use bytes::Bytes;
+use endpoint::{Extensions, Principal};
 use engine::spare;
-use protocol_core::http::{HttpExchangeId, ResponsePart};
+use http::request::Parts;
+use protocol_core::Arc as CoreArc;
+use protocol_core::http::era::Era;
+use protocol_core::http::header::ParamHeaders;
+use protocol_core::http::{HttpContext, HttpExchangeId, HttpRequest, ResponsePart};
 
 use super::Owner;
 use super::driver::SessionDriver;
+use super::shared::{NoRandomBytes, Source};
+use crate::request::head;
 
 /// A handle on one HTTP exchange. Dropping it before the end of the response means that the client has disconnected.
 pub(crate) struct Exchange {
@@ -20,6 +28,42 @@ pub(crate) struct Exchange {
     is_over: bool,
     /// A clone of the task's waker, made before the lock is taken.
     spare: Option<Waker>,
+}
+
+impl Owner {
+    /// Takes a request with its body. If the request opens a session, makes the driver of the session: a task if the session has a
+    /// handshake; otherwise the exchange polls it.
+    pub(crate) fn begin(self: &Arc<Self>, parts: Parts, body: Bytes) -> Result<Exchange, NoRandomBytes> {
+        let shared = self.shared();
+        let parts = Arc::new(parts);
+        let mut extensions = Extensions::new().with_shared(Arc::clone(&parts));
+        if let Some(principal) = parts.extensions.get::<Principal>() {
+            extensions = extensions.with(principal.clone());
+        }
+        let mut request = HttpRequest::new(head(&parts), body);
+        // Parsed here, and not under the lock.
+        request.read_body(&shared.config.limits);
+        request.principal = parts.extensions.get::<Principal>().map(Principal::as_str);
+        let mut context = RequestContext { random: shared.random_for(&request)?, source: &shared.source };
+        let (id, opened, unused) = shared.verb(|state, now| {
+            let mut extensions = Some(extensions);
+            let (id, opened) = state.begin(&request, &mut context, &mut extensions, now);
+            (id, opened, extensions)
+        });
+        // The extensions, if no session has taken them, are dropped outside of the lock.
+        drop(unused);
+        // Made before the machine: if making the machine panics, the exchange is dropped, and so ends at the server.
+        let mut exchange = Exchange::new(Arc::clone(self), id);
+        if let Some((key, era)) = opened
+            && let Some(driver) = shared.driver(key, era)
+        {
+            match era {
+                Era::Legacy => shared.runtime.spawn(Box::pin(driver)),
+                Era::Modern => exchange.drive(driver),
+            }
+        }
+        Ok(exchange)
+    }
 }
 
 impl Exchange {
@@ -73,5 +117,24 @@ impl Drop for Exchange {
         }
         // The driver goes on as a task, so that the cancelled handler has its grace.
         self.hand_over();
+    }
+}
+
+/// The values that the HTTP server needs while it takes a request.
+struct RequestContext<'a> {
+    random: [u8; 16],
+    source: &'a Source,
+}
+
+impl HttpContext for RequestContext<'_> {
+    fn random(&mut self) -> [u8; 16] {
+        self.random
+    }
+
+    fn param_headers(&mut self, tool: &str) -> Option<CoreArc<ParamHeaders>> {
+        match self.source {
+            Source::Service { service, .. } => service.param_headers(tool),
+            Source::Machines(_) => None,
+        }
     }
 }

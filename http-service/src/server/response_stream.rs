@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use protocol_core::Lane;
 use protocol_core::http::{NotResumable, SessionKey};
 
-use super::Shared;
+use super::shared::Shared;
 
 /// A handle on the stream of events on which the progress and the reply of a call are sent to the client. Handlers get it from
 /// [`Context::extensions`](endpoint::Context::extensions), if the session has a handshake and the service is

@@ -9,8 +9,8 @@ use protocol_core::{Capabilities, Consent, Identity, Sample, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::audited::{shaped, structured};
 use super::count::Count;
-use super::{shaped, structured};
 use crate::audit::{Audit, Record};
 
 #[derive(Serialize, JsonSchema)]

@@ -9,8 +9,8 @@ use protocol_core::{Level, PartialResult, Progress};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::audited::shaped;
 use super::count::Count;
-use super::shaped;
 use crate::audit::{Audit, Record};
 
 #[derive(Deserialize, JsonSchema)]

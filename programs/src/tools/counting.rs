@@ -7,8 +7,8 @@ use protocol_core::{Progress, RateWindow, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::audited::{shaped, structured};
 use super::count::Count;
-use super::{shaped, structured};
 use crate::audit::{Audit, Record};
 
 #[derive(Deserialize, JsonSchema)]

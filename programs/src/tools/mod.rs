@@ -4,6 +4,7 @@
 //! confirmation, forms and URLs.
 
 mod asking;
+mod audited;
 mod bulk;
 pub mod clock;
 mod count;
@@ -11,16 +12,12 @@ mod counting;
 mod output;
 mod workflow;
 
-use std::future::Future;
 use std::time::Duration;
 
-use endpoint::{Context, Service, Tool, ToolError};
-use protocol_core::{Identity, ToolOutput};
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use endpoint::Service;
+use protocol_core::Identity;
 
-use crate::audit::{Audit, Record};
+use crate::audit::Audit;
 
 /// The options of the tools.
 #[derive(Clone, Default)]
@@ -57,35 +54,6 @@ pub fn service(options: &Options) -> Service {
         .tool(asking::connect(audit))
         .tool(asking::survey(audit))
         .prompt(workflow::analysis_workflow(audit))
-}
-
-/// A tool whose calls are audited and whose result is structured.
-fn structured<A, R, F, Fut>(audit: &Audit, name: &'static str, handler: F) -> Tool
-where
-    A: DeserializeOwned + JsonSchema + Send + 'static,
-    R: Serialize + JsonSchema + Send + 'static,
-    F: Fn(Context, A, Record) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
-{
-    let audit = audit.clone();
-    Tool::new(name, move |context: Context, arguments: A| {
-        let (audited, record) = audit.open(name, &context);
-        audited.over(handler(context, arguments, record))
-    })
-}
-
-/// A tool whose calls are audited, and which builds its result itself.
-fn shaped<A, F, Fut>(audit: &Audit, name: &'static str, handler: F) -> Tool
-where
-    A: DeserializeOwned + JsonSchema + Send + 'static,
-    F: Fn(Context, A, Record) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
-{
-    let audit = audit.clone();
-    Tool::with_output(name, move |context: Context, arguments: A| {
-        let (audited, record) = audit.open(name, &context);
-        audited.over(handler(context, arguments, record))
-    })
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use protocol_core::{Content, Text, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::audited::shaped;
 use super::count::Count;
-use super::shaped;
 use crate::audit::{Audit, Record};
 
 #[derive(Deserialize, JsonSchema)]
