@@ -25,10 +25,10 @@
 
 use bytes::Bytes;
 
-use super::HttpRequestId;
 use super::cache::CachePermit;
 use super::reason::FirstReason;
 use super::resumption::Resumption;
+use super::types::HttpRequestId;
 use crate::http::era::Era;
 use crate::http::message::Request;
 use crate::http::timers::Armed;

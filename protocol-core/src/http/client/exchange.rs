@@ -19,7 +19,8 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{HttpClientRequest, HttpExcerpt, HttpFault};
+use super::reason::HttpExcerpt;
+use super::types::{HttpClientRequest, HttpFault};
 use crate::http::sse::Decoder;
 use crate::http::timers::Armed;
 use crate::session::ExchangeId;

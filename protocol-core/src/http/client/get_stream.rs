@@ -14,8 +14,8 @@
 //! `stop` leads from any state to `Off`: the server refuses the stream for good, too many attempts have failed, the events cannot be read,
 //! the HTTP session is over, or the client fails or closes.
 
-use super::HttpRequestId;
 use super::resumption::Resumption;
+use super::types::HttpRequestId;
 use crate::http::timers::Armed;
 
 #[derive(Debug, Default)]

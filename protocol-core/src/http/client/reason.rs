@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use super::HttpFault;
+use super::types::HttpFault;
 use crate::http::head::ResponseHead;
 use crate::http::header;
 use crate::json::Text;

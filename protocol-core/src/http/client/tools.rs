@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::HttpFault;
+use super::types::HttpFault;
 use crate::http::header::ParamHeaders;
 use crate::json::read::{Members, elements, member, string};
 use crate::json::write::{Object, push_json};
