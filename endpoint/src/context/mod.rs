@@ -9,7 +9,6 @@ pub use subrange::Subrange;
 
 use core::fmt;
 use core::future::poll_fn;
-use core::ops::Range;
 use core::pin::{Pin, pin};
 use core::task::Poll;
 use core::time::Duration;
@@ -81,14 +80,6 @@ impl Context {
     /// Reports a message without a value, for work whose extent is not known.
     pub fn message(&self, message: impl Into<Text>) {
         self.progress(Progress::message(message));
-    }
-
-    /// Returns a handle that reports progress for one part of the call. `range` is the share of that part in the whole, in fractions from 0
-    /// to 1: a report of 0 on the handle is `range.start` of the whole, a report of 1 is `range.end`. The caller receives percent of the
-    /// whole.
-    #[must_use]
-    pub fn subrange(&self, range: Range<f64>) -> Subrange {
-        Subrange::new(self.clone(), range)
     }
 
     /// Returns `true` if the caller asked for progress. If it did not, reports are dropped.

@@ -51,6 +51,16 @@ impl Part {
     }
 }
 
+impl Context {
+    /// Returns a handle that reports progress for one part of the call. `range` is the share of that part in the whole, in fractions from 0
+    /// to 1: a report of 0 on the handle is `range.start` of the whole, a report of 1 is `range.end`. The caller receives percent of the
+    /// whole.
+    #[must_use]
+    pub fn subrange(&self, range: Range<f64>) -> Subrange {
+        Subrange::new(self.clone(), range)
+    }
+}
+
 impl Subrange {
     pub(crate) fn new(context: Context, range: Range<f64>) -> Self {
         Self { context, part: Part::WHOLE.nested(range) }
