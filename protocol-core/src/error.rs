@@ -118,8 +118,9 @@ pub struct Unreadable {
     pub rule: Violation,
     /// The offset of the fault in the frame, in bytes; 0 if the rule is neither [`Violation::NotJson`] nor [`Violation::TooDeep`].
     pub position: usize,
-    /// At most 80 bytes from the beginning of the frame, in which control characters and bytes that are not UTF-8 are escaped.
-    pub start: Text,
+    /// At most 80 bytes of the frame around the position, in which control characters and bytes that are not UTF-8 are escaped, with `..`
+    /// at each end where the frame goes on.
+    pub excerpt: Text,
     /// The likely cause, if the frame has the marks of one.
     pub hint: Option<&'static str>,
 }
@@ -130,7 +131,7 @@ impl fmt::Display for Unreadable {
         if matches!(self.rule, Violation::NotJson | Violation::TooDeep) {
             write!(f, ", at byte {}", self.position)?;
         }
-        write!(f, ": {}", self.start)?;
+        write!(f, ": {}", self.excerpt)?;
         self.hint.map_or(Ok(()), |hint| write!(f, " ({hint})"))
     }
 }

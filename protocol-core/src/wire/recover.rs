@@ -11,7 +11,7 @@ use crate::json::Text;
 
 /// The maximum number of requests that one frame answers.
 const MAX_ANSWERED: usize = 64;
-/// The maximum number of bytes of a frame that its description shows.
+/// The maximum number of bytes of a frame that its description shows, around the fault.
 const SHOWN: usize = 80;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -33,8 +33,8 @@ pub(super) fn recover(frame: &[u8], rule: Violation, depth: u8) -> Box<Recovered
         _ => 0,
     };
     let hint = if rule == Violation::NotJson { hint(frame) } else { None };
-    let start = Text::from(start(frame));
-    Box::new(Recovered { frame: Unreadable { rule, position, start, hint }, answered: answered(frame) })
+    let excerpt = Text::from(excerpt(frame, position));
+    Box::new(Recovered { frame: Unreadable { rule, position, excerpt, hint }, answered: answered(frame) })
 }
 
 /// The offset of the first byte that is not JSON, or not UTF-8.
@@ -54,18 +54,24 @@ fn first_below(frame: &[u8], max: usize) -> usize {
     Tokens::of(frame).find(is_too_deep).map_or(frame.len(), |(at, _)| at)
 }
 
-/// The first bytes of a frame, with escapes for bytes that are not text and for control characters.
-fn start(frame: &[u8]) -> String {
+/// The bytes of a frame around a position, with escapes for bytes that are not text and for control characters, and with `..` at each end
+/// where the frame goes on.
+fn excerpt(frame: &[u8], position: usize) -> String {
     // No character is cut in two.
-    let is_middle = |at: &usize| frame.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
-    let cut = (SHOWN.saturating_sub(3)..=SHOWN).rev().find(|at| !is_middle(at)).unwrap_or(SHOWN);
-    let mut shown = String::new();
-    for chunk in frame.get(..cut).unwrap_or(frame).utf8_chunks() {
+    let whole = |at: usize| {
+        let is_middle = |at: &usize| frame.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
+        (at.saturating_sub(3)..=at).rev().find(|at| !is_middle(at)).unwrap_or(at)
+    };
+    let start = whole(position.saturating_sub(SHOWN / 2).min(frame.len().saturating_sub(SHOWN)));
+    let end = whole(start.saturating_add(SHOWN).min(frame.len()));
+    let mut shown = String::from(if start > 0 { ".." } else { "" });
+    for chunk in frame.get(start..end).unwrap_or_default().utf8_chunks() {
         for character in chunk.valid().chars() {
             if character.is_control() { shown.extend(character.escape_default()) } else { shown.push(character) }
         }
         shown.extend(chunk.invalid().escape_ascii().map(char::from));
     }
+    shown.push_str(if end < frame.len() { ".." } else { "" });
     shown
 }
 
@@ -271,7 +277,7 @@ mod tests {
 
     /// Seen in the field: a banner or a log before the first message, and a server that frames its messages as language servers do.
     #[test]
-    fn unreadable_text_is_described_by_its_fault_the_position_and_the_first_bytes() {
+    fn unreadable_text_is_described_by_its_fault_the_position_and_the_bytes_around_it() {
         let shown = |frame: &[u8], rule| recover(frame, rule, 2).frame.to_string();
         let not_json = |frame: &[u8]| shown(frame, Violation::NotJson);
         assert_eq!(not_json(br#"{"n":NaN}"#), r#"a frame that is not JSON, at byte 5: {"n":NaN}"#);
@@ -288,7 +294,13 @@ mod tests {
             assert!(not_json(text.as_bytes()).ends_with(hint), "{}", not_json(text.as_bytes()));
         }
         let long = "é".repeat(1000);
-        assert_eq!(not_json(long.as_bytes()), format!("a frame that is not JSON, at byte 0: {}", "é".repeat(40)));
+        assert_eq!(not_json(long.as_bytes()), format!("a frame that is not JSON, at byte 0: {}..", "é".repeat(40)));
         assert!(!not_json(format!("x{long}").as_bytes()).contains('\\'), "no character is cut in two");
+        // Seen in the field: the fault stood behind the bytes that were shown.
+        let [before, after] = ["1,".repeat(99), ",1".repeat(99)];
+        let window = format!("a frame that is not JSON, at byte 199: ..{}NaN{}..", &before[158..], &after[..37]);
+        assert_eq!(not_json(format!("[{before}NaN{after}]").as_bytes()), window);
+        let end = format!("{}}}", &before[119..]);
+        assert_eq!(not_json(format!("[{before}}}").as_bytes()), format!("a frame that is not JSON, at byte 199: ..{end}"));
     }
 }

@@ -333,7 +333,7 @@ impl Fuzzed {
                 Event::Cancelled { id, .. } => _ = self.cancelled_handlers.insert(id),
                 Event::Input { key, .. } => self.input_requests.retain(|open| *open != key),
                 Event::Violation(rule) => assert!(Violation::ALL.contains(&rule)),
-                Event::Unreadable(frame) => assert!(frame.position <= 20_000_000 && frame.start.len() <= 80 * 6),
+                Event::Unreadable(frame) => assert!(frame.position <= 20_000_000 && frame.excerpt.len() <= 80 * 6 + 4),
                 _ => {}
             }
         }

@@ -656,7 +656,7 @@ fn a_call_of_a_server_is_held_until_the_client_has_confirmed_the_handshake() {
 /// Seen in the field: a result with `NaN`, with a byte of Latin-1, nested 129 deep, or in an array waited out the time limit of its call.
 /// So did a result that its serialiser had left out since it was null, and two messages in one line.
 #[test]
-fn an_answer_that_cannot_be_read_ends_its_call_at_once_with_its_first_bytes_and_the_position_of_the_fault() {
+fn an_answer_that_cannot_be_read_ends_its_call_at_once_with_the_position_of_the_fault_and_the_bytes_around_it() {
     let deep = format!(r#"{{"jsonrpc":"2.0","id":2,"result":{}{}}}"#, "[".repeat(128), "]".repeat(128));
     for (frame, rule, position) in [
         (br#"{"jsonrpc":"2.0","id":2,"result":{"n":NaN}}"#.to_vec(), Violation::NotJson, 38),
@@ -680,7 +680,8 @@ fn an_answer_that_cannot_be_read_ends_its_call_at_once_with_its_first_bytes_and_
             panic!("{shown}: {events:?}")
         };
         assert_eq!((*reported, *id, found.rule, found.position), (rule, failed, rule, position), "{shown}");
-        assert!(found.start.starts_with(&shown[..35.min(shown.len())]), "{shown}: {found}");
+        let begin = if shown.len() > 80 { "..[[[[" } else { &shown[..24] };
+        assert!(found.excerpt.starts_with(begin), "{shown}: {found}");
         client.frame(&result(3));
         assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == other), "{shown}");
     }
@@ -689,7 +690,7 @@ fn an_answer_that_cannot_be_read_ends_its_call_at_once_with_its_first_bytes_and_
 /// Seen in the field: a banner before the first message, and a server that frames its messages by headers. A line that may be a log or a
 /// request of the peer ends no call.
 #[test]
-fn a_line_that_is_no_message_is_reported_with_its_first_bytes_and_ends_no_call() {
+fn a_line_that_is_no_message_is_reported_with_an_excerpt_and_ends_no_call() {
     for line in [
         "Server started",
         "Content-Length: 52",
@@ -703,7 +704,7 @@ fn a_line_that_is_no_message_is_reported_with_its_first_bytes_and_ends_no_call()
         let call = client.call();
         client.drain().frame(line);
         let events = client.events();
-        assert!(matches!(&events[..], [Event::Unreadable(found)] if found.start == *line), "{line}: {events:?}");
+        assert!(matches!(&events[..], [Event::Unreadable(found)] if found.excerpt == *line), "{line}: {events:?}");
         client.frame(&result(2));
         assert!(matches!(client.events()[..], [Event::Done { id, outcome: Outcome::Result(_), .. }] if id == call), "{line}");
     }
