@@ -152,9 +152,12 @@ violations! {
     /// server answers a request with -32600. An MCP client answers a request only if `_meta` is repeated, and no request if its own
     /// requests are stateless.
     RepeatedMember = "a message that repeats a member",
-    /// An array in a revision without batches, an empty array, or an array longer than [`crate::Limits::batch`]. An MCP server answers with
-    /// -32600.
-    InvalidBatch = "an empty batch, an oversized one, or any batch where none is allowed",
+    /// An array in a revision without batches. An MCP server answers with -32600.
+    BatchUnsupported = "a batch in a revision without batches",
+    /// An empty array in a revision with batches. An MCP server answers with -32600.
+    EmptyBatch = "an empty batch",
+    /// An array longer than [`crate::Limits::batch`]. An MCP server answers with -32600.
+    BatchTooLong = "a batch of more messages than the limit",
     /// A response whose id is no number, or a number above all that this session has used; a response to a call, an input request or a
     /// subscription whose request was not polled yet; or a response that came by another lane than its input request (Tesseron). A response
     /// with any other number that belongs to no request counts in [`crate::Stats::late_frames`].

@@ -915,7 +915,7 @@ fn an_answer_that_cannot_be_read_ends_the_call_with_its_reason_and_other_lines_a
     );
     for (answer, why) in [
         (r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"n":"caf\351"}}\n' $id"#, r"caf\xe9"),
-        (r#"printf '[{"jsonrpc":"2.0","id":%s,"result":{}}]\n' $id"#, "where none is allowed: [{"),
+        (r#"printf '[{"jsonrpc":"2.0","id":%s,"result":{}}]\n' $id"#, "a batch in a revision without batches: [{"),
         (r#"printf 'Content-Length: 36\r\n\r\n{"jsonrpc":"2.0","id":%s,"result":{"n":NaN}}\n' $id"#, "the peer writes headers"),
     ] {
         let ended = call(&["work", "--timeout", "60", "--", "sh", "-c", &scripted(answer)]).with(1);

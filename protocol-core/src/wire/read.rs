@@ -125,13 +125,13 @@ fn batch<T>(
 ) -> Result<Vec<T>, Malformed> {
     // The whole text is checked first: a truncated batch is not JSON, and none of its messages is handled.
     cursor.whole()?;
-    let refused = || Malformed::answered(Violation::InvalidBatch, None, RpcError::INVALID_REQUEST);
-    let max = options.batch.ok_or_else(refused)?;
+    let refused = |rule| Malformed::answered(rule, None, RpcError::INVALID_REQUEST);
+    let max = options.batch.ok_or_else(|| refused(Violation::BatchUnsupported))?;
     let mut all = Vec::new();
     cursor.take(b'[');
     while cursor.peek() != Some(b']') {
         if all.len() >= max {
-            return Err(refused());
+            return Err(refused(Violation::BatchTooLong));
         }
         if cursor.peek() == Some(b'{') {
             let mut found = Found::default();
@@ -143,7 +143,7 @@ fn batch<T>(
         }
         cursor.take(b',');
     }
-    if all.is_empty() { Err(refused()) } else { Ok(all) }
+    if all.is_empty() { Err(refused(Violation::EmptyBatch)) } else { Ok(all) }
 }
 
 /// The text that nearly every message begins with.
@@ -612,14 +612,14 @@ mod tests {
     #[test]
     fn a_batch_is_split_only_in_a_revision_with_batches() {
         let batch = r#"[{"jsonrpc":"2.0","method":"a"}, 1 ,{"jsonrpc":"2.0","id":1,"method":"b"}]"#;
-        assert_eq!(shown(batch), "InvalidBatch Some((None, -32600))");
+        assert_eq!(shown(batch), "BatchUnsupported Some((None, -32600))");
         let with_batches = Options { batch: Some(3), ..OPTIONS };
         assert_eq!(
             shown_with(batch, with_batches),
             "notification a None; InvalidEnvelope Some((None, -32600)); request Int(1) b None"
         );
-        assert_eq!(shown_with("[]", with_batches), "InvalidBatch Some((None, -32600))");
-        assert_eq!(shown_with("[1,2,3,4]", with_batches), "InvalidBatch Some((None, -32600))");
+        assert_eq!(shown_with("[]", with_batches), "EmptyBatch Some((None, -32600))");
+        assert_eq!(shown_with("[1,2,3,4]", with_batches), "BatchTooLong Some((None, -32600))");
         assert_eq!(shown_with(r#"[{"jsonrpc":"2.0","method":"a"},"#, with_batches), "NotJson Some((None, -32700))");
     }
 

@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(not_json(b"{\"n\":\"caf\xe9\"}"), r#"a frame that is not JSON, at byte 9: {"n":"caf\xe9"}"#);
         assert_eq!(not_json(b"{\n\"a\":1,\n}"), r#"a frame that is not JSON, at byte 9: {\n"a":1,\n}"#);
         assert_eq!(shown(b"[[[[1]]]]", Violation::TooDeep), "a frame nested too deep, at byte 2: [[[[1]]]]");
-        assert!(shown(b"[{}]", Violation::InvalidBatch).ends_with("where none is allowed: [{}]"));
+        assert!(shown(b"[{}]", Violation::BatchUnsupported).ends_with("without batches: [{}]"));
         for (text, hint) in [
             ("Content-Length: 52", "(the peer writes headers before its messages; here each message is one line)"),
             (r#"ready {"jsonrpc":"2.0"}"#, "(there is other text before the message)"),

@@ -91,7 +91,7 @@ fn to_a_server(data: &[u8], kind: &FrameKind<'_>) {
         }
         FrameKind::TooDeep => assert_refused((None, Some(-32700)), Violation::TooDeep),
         FrameKind::Scalar => assert_refused((None, Some(-32600)), Violation::InvalidEnvelope),
-        FrameKind::Array => assert_refused((None, Some(-32600)), Violation::InvalidBatch),
+        FrameKind::Array => assert_refused((None, Some(-32600)), Violation::BatchUnsupported),
         // `serde_json` cannot read the object, so no meaning is expected.
         FrameKind::Unknown => {}
         FrameKind::Object(message) => match message {

@@ -5,9 +5,10 @@ use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, initialize, ok, progress, request, result};
 
-/// The reply to a batch that is not accepted.
-const REFUSED: &str =
-    r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"an empty batch, an oversized one, or any batch where none is allowed"}}"#;
+/// The reply to a batch that breaks `rule`.
+fn refused(rule: Violation) -> String {
+    format!(r#"{{"jsonrpc":"2.0","error":{{"code":-32600,"message":"{rule}"}}}}"#)
+}
 
 fn server() -> Scripted {
     Scripted::server_at(server_config(), "2025-03-26", "{}")
@@ -80,9 +81,10 @@ fn an_empty_oversized_or_malformed_batch_gets_one_error_and_has_no_effect() {
     let one_more = batch(&[ping(1), ping(2), ping(3), ping(4)]);
     let unfinished = format!("[{},{}", ping(1), ping(2));
     let not_json = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"a frame that is not JSON"}}"#;
+    let [empty, too_long] = [Violation::EmptyBatch, Violation::BatchTooLong].map(refused);
     for (frame, answer, rule) in [
-        ("[]", REFUSED, Violation::InvalidBatch),
-        (&one_more, REFUSED, Violation::InvalidBatch),
+        ("[]", &*empty, Violation::EmptyBatch),
+        (&one_more, &*too_long, Violation::BatchTooLong),
         (&unfinished, not_json, Violation::NotJson),
     ] {
         let mut server = Scripted::server_at(limited.clone(), "2025-03-26", "{}");
@@ -98,14 +100,15 @@ fn in_other_revisions_a_batch_has_no_effect_and_only_a_server_replies_to_it() {
     for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
         let mut server = Scripted::server_at(server_config(), revision, "{}");
         server.frame(&batch(&[ping(1), call_tool(2, false)]));
-        assert_eq!((server.sent(), server.events()), (vec![REFUSED.to_owned()], vec![Event::Violation(Violation::InvalidBatch)]));
+        let rule = Violation::BatchUnsupported;
+        assert_eq!((server.sent(), server.events()), (vec![refused(rule)], vec![Event::Violation(rule)]));
     }
     let mut client = Scripted::client(client_config());
     client.call();
     client.drain().frame(&batch(&[result(9)]));
     assert_eq!(
         (client.sent(), client.events()),
-        (vec![], vec![Event::Violation(Violation::InvalidBatch)]),
+        (vec![], vec![Event::Violation(Violation::BatchUnsupported)]),
         "a client does not reply to a batch"
     );
     assert_eq!(client.session.stats().outbound_calls, 1);
@@ -116,7 +119,7 @@ fn a_handshake_in_a_batch_is_refused() {
     let handshake = initialize(9, "2025-03-26", "{}");
     let mut fresh = Scripted::new(server_config());
     fresh.frame(&format!("[{handshake}]"));
-    assert_eq!((fresh.sent(), fresh.session.peer()), (vec![REFUSED.to_owned()], None));
+    assert_eq!((fresh.sent(), fresh.session.peer()), (vec![refused(Violation::BatchUnsupported)], None));
 
     let mut server = server();
     server.frame(&batch(&[handshake, ping(1)]));

@@ -664,7 +664,7 @@ fn an_answer_that_cannot_be_read_ends_its_call_at_once_with_the_position_of_the_
         (b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"n\":\"caf\xe9\"}}".to_vec(), Violation::NotJson, 42),
         (format!("{}{}", result(2), result(9)).into_bytes(), Violation::NotJson, 36),
         (deep.into_bytes(), Violation::TooDeep, 160),
-        (format!("[{}]", result(2)).into_bytes(), Violation::InvalidBatch, 0),
+        (format!("[{}]", result(2)).into_bytes(), Violation::BatchUnsupported, 0),
         (br#"{"jsonrpc":"2.0","id":2}"#.to_vec(), Violation::InvalidEnvelope, 0),
         (br#"{"jsonrpc":"2.0","id":2,"result":{},"result":{}}"#.to_vec(), Violation::RepeatedMember, 0),
     ] {
@@ -734,7 +734,7 @@ fn an_unreadable_answer_to_the_handshake_or_to_an_input_request_ends_these_at_on
     let events = client.events();
     assert!(
         matches!(&events[..], [Event::Unreadable(found), Event::Closed(CloseReason::AnswerInvalid("result"))]
-        if found.rule == Violation::InvalidBatch),
+        if found.rule == Violation::BatchUnsupported),
         "{events:?}"
     );
     let mut server = Scripted::server(server_config());

@@ -424,14 +424,14 @@ fn in_a_revision_without_batches_an_array_is_one_invalid_request() {
     for frame in
         ["[]", "[1]", "[[]]", r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#, r#" [ {"jsonrpc":"2.0","id":9,"result":{}} , 1 ] "#]
     {
-        refused(frame.to_owned(), Violation::InvalidBatch, Some(&without_id(-32600, Violation::InvalidBatch)));
+        refused(frame.to_owned(), Violation::BatchUnsupported, Some(&without_id(-32600, Violation::BatchUnsupported)));
     }
     for revision in ["2024-11-05", "2025-06-18"] {
         let mut server = Scripted::server_at(server_config(), revision, "{}");
         server.frame(&format!("[{}]", call_tool(7, false)));
         assert_eq!(
             (server.sent(), server.events()),
-            (vec![without_id(-32600, Violation::InvalidBatch)], vec![Event::Violation(Violation::InvalidBatch)])
+            (vec![without_id(-32600, Violation::BatchUnsupported)], vec![Event::Violation(Violation::BatchUnsupported)])
         );
     }
 }
@@ -878,7 +878,7 @@ fn g5_ten_thousand_invalid_frames_change_only_counters() {
             victim.end.frame(frame).drain();
         }
         let stats = victim.end.session.stats();
-        for rule in [Violation::NotJson, Violation::InvalidEnvelope, Violation::InvalidBatch, Violation::UnknownResponse] {
+        for rule in [Violation::NotJson, Violation::InvalidEnvelope, Violation::BatchUnsupported, Violation::UnknownResponse] {
             assert_eq!(stats.violations(rule), 2000, "{rule}");
         }
         assert_eq!((stats.queued_bytes, stats.frames_in - before), (0, 10_000));
