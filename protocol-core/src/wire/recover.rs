@@ -87,8 +87,19 @@ fn hint(frame: &[u8]) -> Option<&'static str> {
         () if is_object && has(b"content-length:") || has(b"Content-Length:") => {
             Some("a header follows the message on the same line")
         }
-        () => None,
+        () => match after_value(frame)?.first()? {
+            b'{' | b'[' if is_object => Some("another message follows on the same line"),
+            _ if is_object => Some("other text follows the message on the same line"),
+            _ => None,
+        },
     }
+}
+
+/// The text after a whole value, without the white space before it.
+fn after_value(frame: &[u8]) -> Option<&[u8]> {
+    let mut values = serde_json::Deserializer::from_slice(frame).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    Some(frame.get(values.byte_offset()..)?.trim_ascii_start())
 }
 
 /// A part of JSON text, or of text that was meant to be JSON.
@@ -290,6 +301,10 @@ mod tests {
             (r#"ready {"jsonrpc":"2.0"}"#, "(there is other text before the message)"),
             ("\u{feff}{}", "(it begins with a byte order mark)"),
             (r#"{"id":1}Content-Length: 52"#, "(a header follows the message on the same line)"),
+            (r#"{"id":1} <- sent"#, "at byte 9: {\"id\":1} <- sent (other text follows the message on the same line)"),
+            (r#"{"id":1}{"id":2}"#, "(another message follows on the same line)"),
+            (r#"{"id":1}}"#, "(other text follows the message on the same line)"),
+            ("12 files", "at byte 3: 12 files"),
         ] {
             assert!(not_json(text.as_bytes()).ends_with(hint), "{}", not_json(text.as_bytes()));
         }

@@ -663,6 +663,7 @@ fn an_answer_that_cannot_be_read_ends_its_call_at_once_with_the_position_of_the_
         (br#"{"result":{"n":-Infinity},"jsonrpc":"2.0","id":2}"#.to_vec(), Violation::NotJson, 16),
         (b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"n\":\"caf\xe9\"}}".to_vec(), Violation::NotJson, 42),
         (format!("{}{}", result(2), result(9)).into_bytes(), Violation::NotJson, 36),
+        (format!("{} <- sent", result(2)).into_bytes(), Violation::NotJson, 37),
         (deep.into_bytes(), Violation::TooDeep, 160),
         (format!("[{}]", result(2)).into_bytes(), Violation::BatchUnsupported, 0),
         (br#"{"jsonrpc":"2.0","id":2}"#.to_vec(), Violation::InvalidEnvelope, 0),
