@@ -110,15 +110,15 @@ macro_rules! violations {
     };
 }
 
-/// The description of a frame that is no message of the protocol.
+/// The description of a frame that is no message of the protocol, or of a response of the wrong shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unreadable {
-    /// The rule that the frame breaks.
+    /// The rule that the frame or the response breaks.
     pub rule: Violation,
     /// The offset of the fault in the frame, in bytes; 0 if the rule is neither [`Violation::NotJson`] nor [`Violation::TooDeep`].
     pub position: usize,
-    /// At most 80 bytes of the frame around the position, in which control characters and bytes that are not UTF-8 are escaped, with `..`
+    /// At most 80 bytes of the frame, or of the result in it, around the position, in which control characters and bytes that are not UTF-8 are escaped, with `..`
     /// at each end where the frame goes on.
     pub excerpt: Text,
     /// The likely cause, if the frame has the marks of one.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::Op;
 use crate::json::read::{self, Kind, Walk};
 use crate::json::{Json, Text};
+use crate::wire;
 
 /// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,10 +37,11 @@ impl Page {
     /// A description of the first fault of the result.
     pub fn read(op: Op, result: &Json) -> Result<Self, Text> {
         let name = list_of(op).ok_or_else(|| Text::from_static("the request was not for a list"))?;
-        let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing"))?;
+        let excerpt = || wire::excerpt(result.as_bytes(), 0);
+        let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing: {}", excerpt()))?;
         // Some serializers write an empty list as `null`.
         if !list.is_array() && list.as_str() != "null" {
-            return Err(alloc::format!("`{name}` is no array").into());
+            return Err(alloc::format!("`{name}` is no array: {}", excerpt()).into());
         }
         // An empty string is a cursor, too.
         let next = result.member("nextCursor").and_then(|next| next.as_text_lossy());
@@ -433,8 +435,8 @@ mod tests {
         let page = Page::read(Op::ListPrompts, &json(r#"{"prompts":[],"nextCursor":null}"#)).unwrap();
         assert_eq!((page.items.len(), page.next), (0, None));
         assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":null}"#)), Ok(Page::default()), "an empty list of some serializers");
-        assert_eq!(Page::read(Op::ListTools, &json("{}")).unwrap_err().as_str(), "`tools` is missing");
-        assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":{}}"#)).unwrap_err().as_str(), "`tools` is no array");
+        assert_eq!(Page::read(Op::ListTools, &json("{}")).unwrap_err().as_str(), "`tools` is missing: {}");
+        assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":{}}"#)).unwrap_err().as_str(), r#"`tools` is no array: {"tools":{}}"#);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::dialect::tesseron::ResumeCredentials;
 use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress, SubscriptionFilter};
 use crate::error::{RpcError, Unreadable, Violation};
 use crate::json::cursor::Span;
-use crate::json::{Json, Payload, Text};
+use crate::json::{Frame, Json, Payload, Text};
 use crate::shared::Arc;
-use crate::wire::{Recovered, WireId};
+use crate::wire::{self, Recovered, WireId};
 
 /// A message of the peer, as the session handles it.
 #[derive(Debug)]
@@ -155,19 +155,23 @@ pub(crate) struct PeerChange {
 pub(crate) enum ResponseBody<R = Json> {
     Result(R),
     Error(RpcError),
-    Malformed,
-    /// The response is in a frame that is no message. The violation has been reported.
+    /// The body is neither a result nor a valid error ([`Violation::InvalidResponse`]); or the response is in a frame that is no message,
+    /// and any other violation has been reported.
     Unreadable(Box<Unreadable>),
 }
 
 impl ResponseBody<Payload> {
+    /// The body of a response that has neither a result nor a valid error.
+    pub(crate) fn malformed(frame: Frame<'_>) -> Self {
+        Self::Unreadable(wire::misshapen(frame.as_bytes(), Violation::InvalidResponse))
+    }
+
     /// Cuts the result out of `frame`, which must be the frame that was read.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> ResponseBody {
         match self {
             Self::Result(result) => ResponseBody::Result(result.cut(frame)),
             Self::Error(error) => ResponseBody::Error(error),
-            Self::Malformed => ResponseBody::Malformed,
             Self::Unreadable(frame) => ResponseBody::Unreadable(frame),
         }
     }

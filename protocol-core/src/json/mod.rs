@@ -287,6 +287,11 @@ impl<'a> Frame<'a> {
         Self(bytes)
     }
 
+    /// The whole text of the frame.
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// Makes owned JSON of `value`, a scanned slice of the frame.
     pub(crate) fn json(self, value: &[u8]) -> Json {
         Json(self.slice(value))

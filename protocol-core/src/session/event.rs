@@ -174,11 +174,10 @@ pub enum TimeoutKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// The response is neither a result of the right shape nor a valid error. Or the response is a round that is malformed, that needs a
-    /// capability which this end did not declare, or that has too many input requests ([`crate::Limits::in_flight`]).
-    Response,
-    /// The response is in a frame that is no message: it is not JSON or nested too deep, repeats a member, has neither a result nor an
-    /// error, or is a batch in a revision without batches.
+    /// The response is neither a result of the right shape nor a valid error. Or it is a round that is malformed, that needs a capability
+    /// which this end did not declare, or that has too many input requests ([`crate::Limits::in_flight`]). Or it is in a frame that is no
+    /// message: it is not JSON or nested too deep, repeats a member, has neither a result nor an error, or is a batch in a revision without
+    /// batches. The rule in the description says which.
     Unreadable(Box<Unreadable>),
     /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, the revision
     /// that the handshake chose cannot express the call or makes it too large ([`SendError::TooLarge`](crate::SendError::TooLarge)), or the

@@ -250,7 +250,7 @@ impl Session {
                 self.push_event(Event::HandshakeRefused(error));
                 return self.fail(CloseReason::HandshakeRefused);
             }
-            ResponseBody::Malformed | ResponseBody::Unreadable(_) => Err(HandshakeFailed::Malformed("result")),
+            ResponseBody::Unreadable(_) => Err(HandshakeFailed::Malformed("result")),
         };
         match answer {
             Ok(peer) => {

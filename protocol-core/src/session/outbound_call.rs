@@ -564,7 +564,7 @@ pub(super) mod transitions {
 
     use super::State;
     use crate::dialect::tesseron::{ClaimState, GatewayConfig, Welcome};
-    use crate::session::{Close, Event, OutboundId, Outcome, Session};
+    use crate::session::{Close, Event, Invalid, OutboundId, Outcome, Session};
     use crate::{Answer, CancelReason, Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd};
 
     /// A session with one call. On MCP the call and its progress token have the id 2; at a Tesseron gateway the call has the id 1.
@@ -713,6 +713,7 @@ pub(super) mod transitions {
             Event::Done { outcome, .. } => match outcome {
                 Outcome::Result(_) => "Done: Result".into(),
                 Outcome::Error(_) => "Done: Error".into(),
+                Outcome::Invalid(Invalid::Unreadable(frame)) => format!("Done: Unreadable({:?})", frame.rule),
                 other => format!("Done: {other:?}"),
             },
             Event::Cancelled { why: CancelReason::Peer(_), .. } => "Cancelled: Peer".into(),

@@ -20,10 +20,10 @@ use crate::config::DepthInference;
 use crate::dialect::{
     Ask, EarlyMessage, Level, LogRecord, Message, Op, Progress, Refusal, Request, ResponseBody, ResultFit, Rules, StatelessCaller,
 };
-use crate::error::{RpcError, Violation};
+use crate::error::{RpcError, Unreadable, Violation};
 use crate::json::{Json, Text};
 use crate::shared::Arc;
-use crate::wire::{Recovered, Tolerated, WireId, WrittenFrame};
+use crate::wire::{self, Recovered, Tolerated, WireId, WrittenFrame};
 
 /// The receiver of a response within the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,16 +137,30 @@ impl Session {
                 (call.rules().dialect.check_result(number, call.op(), &result), Outcome::Result(result))
             }
             ResponseBody::Error(error) => (ResultFit::Fits, Outcome::Error(error)),
-            ResponseBody::Malformed => (ResultFit::Wrong, Outcome::Invalid(Invalid::Response)),
-            ResponseBody::Unreadable(frame) => return self.finish_call(id, Outcome::Invalid(Invalid::Unreadable(frame))),
+            ResponseBody::Unreadable(frame) => {
+                self.report_invalid_response(&frame);
+                return self.finish_call(id, Outcome::Invalid(Invalid::Unreadable(frame)));
+            }
         };
-        match (fit, &outcome) {
-            (ResultFit::AsksForInput, Outcome::Result(result)) => return self.handle_round(id, result),
-            (ResultFit::Fits, _) => {}
-            // A faulty result is reported. If the fault is tolerated, the result is delivered nevertheless.
-            _ => self.violation(Violation::InvalidResponse),
+        let outcome = match (fit, outcome) {
+            (ResultFit::AsksForInput, Outcome::Result(result)) => return self.handle_round(id, &result),
+            (ResultFit::Wrong, Outcome::Result(result)) => {
+                Outcome::Invalid(Invalid::Unreadable(wire::misshapen(result.as_bytes(), Violation::InvalidResponse)))
+            }
+            (_, outcome) => outcome,
+        };
+        // A faulty result is reported. If the fault is tolerated, the result is delivered nevertheless.
+        if fit != ResultFit::Fits {
+            self.violation(Violation::InvalidResponse);
         }
-        self.finish_call(id, if fit == ResultFit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
+        self.finish_call(id, outcome);
+    }
+
+    /// Reports a response of the wrong shape. That a frame is no message was reported before.
+    fn report_invalid_response(&mut self, frame: &Unreadable) {
+        if frame.rule == Violation::InvalidResponse {
+            self.violation(Violation::InvalidResponse);
+        }
     }
 
     /// Handles the response to an input request of ours (`docs/protocols/mcp.md`, "Transitions of an incoming call").
@@ -162,8 +176,8 @@ impl Session {
         let answer = match body {
             ResponseBody::Result(result) => input.rules().dialect.read_answer(input.ask(), &result).map_err(InputFailed::Invalid),
             ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
-            ResponseBody::Malformed => Err(InputFailed::Invalid(Text::from_static("it is neither a result nor a proper error"))),
             ResponseBody::Unreadable(frame) => {
+                self.report_invalid_response(&frame);
                 return self.deliver_answer(key, &input, Err(InputFailed::Invalid(Text::from(alloc::format!("{frame}")))));
             }
         };

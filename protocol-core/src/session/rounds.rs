@@ -16,6 +16,7 @@ use crate::dialect::{Answer, InputRound, Stamp};
 use crate::error::Violation;
 use crate::json::Json;
 use crate::time::Instant;
+use crate::wire;
 
 /// The times to wait before the retry if a round has no input requests: in the first round of a call, and in each later round.
 const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
@@ -104,15 +105,16 @@ impl Session {
     pub(super) fn handle_round(&mut self, id: OutboundId, result: &Json) {
         let Some(call) = self.outbound_calls.get(&id) else { return };
         let (rules, parent_depth, rounds) = (call.rules(), call.depth(), call.rounds());
+        let unreadable = |rule| Invalid::Unreadable(wire::misshapen(result.as_bytes(), rule));
         let round = match rules.dialect.read_round(result, &self.config.capabilities) {
             Ok(round) => round,
-            Err(violation) => return self.refuse_round(id, Some(violation), Invalid::Response),
+            Err(violation) => return self.refuse_round(id, Some(violation), unreadable(violation)),
         };
         if rounds >= self.config.limits.input_rounds {
             return self.refuse_round(id, None, Invalid::TooManyRounds);
         }
         if self.is_too_large(&round) {
-            return self.refuse_round(id, Some(Violation::TooManyRequests), Invalid::Response);
+            return self.refuse_round(id, Some(Violation::TooManyRequests), unreadable(Violation::TooManyRequests));
         }
         if self.is_too_deep(&round, parent_depth) {
             return self.refuse_round(id, Some(Violation::SamplingTooDeep), Invalid::TooDeep);

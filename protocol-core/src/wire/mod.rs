@@ -10,6 +10,6 @@ mod write;
 
 pub use id::WireId;
 pub(crate) use read::{Body, Element, Envelope, Malformed, Options, read};
-pub(crate) use recover::Recovered;
+pub(crate) use recover::{Recovered, excerpt, misshapen};
 pub(crate) use tolerated::Tolerated;
 pub(crate) use write::{FrameBuffer, QueuedFrame, WrittenFrame};

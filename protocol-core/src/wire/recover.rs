@@ -37,6 +37,13 @@ pub(super) fn recover(frame: &[u8], rule: Violation, depth: u8) -> Box<Recovered
     Box::new(Recovered { frame: Unreadable { rule, position, excerpt, hint }, answered: answered(frame) })
 }
 
+/// Describes JSON that breaks `rule` as a whole.
+#[cold]
+#[inline(never)]
+pub(crate) fn misshapen(text: &[u8], rule: Violation) -> Box<Unreadable> {
+    Box::new(Unreadable { rule, position: 0, excerpt: Text::from(excerpt(text, 0)), hint: None })
+}
+
 /// The offset of the first byte that is not JSON, or not UTF-8.
 fn fault(frame: &[u8]) -> usize {
     let of_text = core::str::from_utf8(frame).err().map(|error| error.valid_up_to());
@@ -56,7 +63,7 @@ fn first_below(frame: &[u8], max: usize) -> usize {
 
 /// The bytes of a frame around a position, with escapes for bytes that are not text and for control characters, and with `..` at each end
 /// where the frame goes on.
-fn excerpt(frame: &[u8], position: usize) -> String {
+pub(crate) fn excerpt(frame: &[u8], position: usize) -> String {
     // No character is cut in two.
     let whole = |at: usize| {
         let is_middle = |at: &usize| frame.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);

@@ -375,7 +375,7 @@ fn predicted_cases_of_stateless_requests_have_every_kind_of_outcome() {
         "outcome: TimedOut(Idle)",
         "outcome: TimedOut(MaxTotal)",
         "outcome: Lost",
-        "outcome: Invalid(Response)",
+        "outcome: Invalid(Unreadable(",
         "outcome: Invalid(Unsupported)",
         "why: Peer(",
         "why: Deadline",

@@ -446,9 +446,17 @@ fn o12_a_response_of_the_wrong_shape_ends_only_its_own_call_as_invalid() {
         let (failed, other) = (client.call(), client.call());
         client.sent();
         client.frame(&format!(r#"{{"id":2,{body}}}"#));
-        let outcome = Outcome::Invalid(Invalid::Response);
-        let done = Event::Done { id: failed, outcome, partial: None, last: None };
-        assert_eq!(client.events(), [Event::Violation(Violation::InvalidResponse), done], "{body}");
+        let events = client.events();
+        let [
+            Event::Violation(Violation::InvalidResponse),
+            Event::Done { id, outcome: Outcome::Invalid(Invalid::Unreadable(found)), .. },
+        ] = &events[..]
+        else {
+            panic!("{body}: {events:?}")
+        };
+        assert_eq!(*id, failed, "{body}");
+        // Without these bytes nobody could tell what the peer had sent.
+        assert_eq!(found.to_string(), format!(r#"a response of the wrong shape: {{"id":2,{body}}}"#));
         assert_eq!(client.sent(), Vec::<String>::new(), "{body}");
         client.frame(&result(3));
         assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == other));
@@ -463,7 +471,9 @@ fn o11_a_task_instead_of_a_result_is_an_invalid_response() {
     client.call();
     client.sent();
     client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"task":{task}}}}}"#));
-    assert_eq!(client.outcome(), Outcome::Invalid(Invalid::Response));
+    let Outcome::Invalid(Invalid::Unreadable(found)) = client.outcome() else { panic!("a task is no result") };
+    assert_eq!(found.rule, Violation::InvalidResponse);
+    assert!(found.excerpt.starts_with(r#"{"task":{"taskId":"1","#), "{found}");
     client.expect_silence();
 }
 

@@ -523,7 +523,7 @@ fn a_round_that_is_malformed_or_asks_for_what_was_not_declared_ends_the_call() {
         client.frame(&asks(2, &members));
         let events = client.events();
         assert_eq!(events[0], Event::Violation(rule), "{members}");
-        assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Response), .. }), "{members}: {events:?}");
+        assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Unreadable(_)), .. }), "{members}: {events:?}");
         assert_eq!(events.len(), 2, "no input request is reported: {events:?}");
         client.expect_silence();
     }
@@ -537,7 +537,7 @@ fn a_round_as_the_result_of_a_list_request_is_an_invalid_response() {
     client.frame(&asks_once(2, "s"));
     let events = client.events();
     assert_eq!(events[0], Event::Violation(Violation::InvalidResponse));
-    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Response), .. }));
+    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Unreadable(_)), .. }));
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Mcp {
                     // Every result of MCP is an object (schema, "Result").
                     Body::Result(result) if Kind::of(result) == Kind::Object => ResponseBody::Result(frame.payload(result)),
                     Body::Error(error) => ResponseBody::Error(error),
-                    Body::Result(_) | Body::Missing | Body::Malformed => ResponseBody::Malformed,
+                    Body::Result(_) | Body::Missing | Body::Malformed => ResponseBody::malformed(frame),
                 };
                 Message::Response { number: id.as_ours(), body }
             }

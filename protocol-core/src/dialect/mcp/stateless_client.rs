@@ -42,7 +42,7 @@ pub(crate) fn read_probe_answer(body: &ResponseBody, local: &LocalEnd<'_>) -> Pr
             // Servers with a handshake answer an unknown method with various codes.
             _ => ProbeVerdict::Legacy,
         },
-        ResponseBody::Malformed | ResponseBody::Unreadable(_) => ProbeVerdict::Legacy,
+        ResponseBody::Unreadable(_) => ProbeVerdict::Legacy,
     }
 }
 

@@ -46,7 +46,7 @@ impl Tesseron {
                     Body::Result(result) => ResponseBody::Result(frame.payload(result)),
                     Body::Missing => ResponseBody::Result(Payload::Own(Json::null())),
                     Body::Error(error) => ResponseBody::Error(error),
-                    Body::Malformed => ResponseBody::Malformed,
+                    Body::Malformed => ResponseBody::malformed(frame),
                 };
                 Message::Response { number: id.as_ours(), body }
             }
