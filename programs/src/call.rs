@@ -194,7 +194,7 @@ fn explained_end(end: &Result<CloseReason, Error>, exit: Option<ExitStatus>) -> 
             let is_old = failure.is_of_probe() && !matches!(why.fault, Disconnected(_) | Redirected { .. } | Unauthorized { .. });
             (format!("the server cannot be used: {failure}{}", if is_old { LEGACY_HINT } else { "" }), status::NO_SERVER)
         }
-        Ok(reason @ (CloseReason::AnswerInvalid(_) | CloseReason::ProbeRefused | CloseReason::VersionMismatch)) => {
+        Ok(reason @ (CloseReason::AnswerInvalid(..) | CloseReason::ProbeRefused | CloseReason::VersionMismatch)) => {
             (format!("the server cannot be used: {reason}{exit}"), status::NO_SERVER)
         }
         Ok(reason) => (format!("the server is lost: {reason}{exit}"), status::NO_SERVER),
@@ -676,7 +676,7 @@ fn print(text: &str) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use protocol_core::OpenUrl;
+    use protocol_core::{MemberFault, OpenUrl};
 
     use super::*;
 
@@ -733,11 +733,10 @@ mod tests {
     #[test]
     fn the_end_of_a_connection_says_whether_the_server_is_lost_or_cannot_be_used() {
         let explained = |reason| explained_end(&reason, None);
-        let invalid =
-            "the server cannot be used: this end refused the peer's answer to the handshake: `serverInfo` is missing or malformed";
+        let invalid = "the server cannot be used: this end refused the peer's answer to the handshake: `serverInfo` is missing";
         for (reason, why, status) in [
             (Ok(CloseReason::Eof), "the server is lost: the peer ended the connection", 4),
-            (Ok(CloseReason::AnswerInvalid("serverInfo")), invalid, 4),
+            (Ok(CloseReason::AnswerInvalid("serverInfo", MemberFault::Missing)), invalid, 4),
             (Ok(CloseReason::VersionMismatch), "the server cannot be used: no protocol revision is common to both ends", 4),
             (Err(Error::broken("reset")), "the server is lost: the connection broke: reset", 4),
             (

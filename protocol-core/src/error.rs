@@ -140,6 +140,28 @@ violations! {
     /// A frame that is not JSON, or not UTF-8. An MCP server answers with -32700.
     NotJson = "a frame that is not JSON",
     /// A frame nested deeper than [`crate::Limits::json_depth`]. An MCP server answers with -32700.
+/// The fault of a member of the peer's answer to the handshake or to the request for its revisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemberFault {
+    /// It is missing.
+    Missing,
+    /// It has the wrong type.
+    WrongType,
+    /// The whole answer cannot be read, for this reason, which is text for people.
+    Unreadable(&'static str),
+}
+
+impl fmt::Display for MemberFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("is missing"),
+            Self::WrongType => f.write_str("has the wrong type"),
+            Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
+        }
+    }
+}
+
     TooDeep = "a frame nested too deep",
     /// A frame longer than [`crate::Limits::frame_bytes`]. If the frame came by the channel, the session closes. An MCP server answers with
     /// -32600.

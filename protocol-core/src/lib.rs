@@ -88,7 +88,7 @@ pub use dialect::{
     PromptInfo, PromptResult, PromptResultMessage, Protocol, Reply, Request, ResourceInfo, ResourceTemplateInfo, Retry, Sample,
     Sampled, SessionCredentials, SubscriptionFilter, ToolInfo, ToolOutput, ToolResult, mcp, tesseron,
 };
-pub use error::{RpcError, Unreadable, Violation};
+pub use error::{MemberFault, RpcError, Unreadable, Violation};
 pub use json::{Json, JsonError, Text};
 pub use limits::Limits;
 pub use partial::PartialResult;

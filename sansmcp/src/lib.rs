@@ -129,8 +129,8 @@ pub use endpoint::*;
 pub use protocol_core::{
     Answer, Ask, Blocks, Bytes, CallTimeouts, Caller, CancelReason, Capabilities, CheckpointError, Close, CloseReason, Config,
     Consent, Content, DepthInference, DepthPolicy, Elicit, Elicited, ExchangeId, Gone, Identity, InputFailed, Instant, Invalid,
-    Invoke, InvokeError, Json, JsonError, Level, Limits, LogRecord, NoDefault, NotFound, NotLive, Notice, Op, OpenUrl, Outcome,
-    PartialResult, PeerInfo, PendingInput, Progress, ProgressError, ProgressPolicy, PromptArgument, PromptInfo, Protocol,
+    Invoke, InvokeError, Json, JsonError, Level, Limits, LogRecord, MemberFault, NoDefault, NotFound, NotLive, Notice, Op, OpenUrl,
+    Outcome, PartialResult, PeerInfo, PendingInput, Progress, ProgressError, ProgressPolicy, PromptArgument, PromptInfo, Protocol,
     RateWindow, Reported, ResourceInfo, ResourceTemplateInfo, RpcError, Sample, Sampled, SendError, ServeOptions, Stats,
     SubscriptionFilter, Text, TimeoutKind, Timeouts, ToolInfo, ToolOutput, ToolResult, Violation, mcp,
 };

@@ -2407,7 +2407,7 @@ impl Model {
             return self.fail("HandshakeRefused");
         }
         if !frame["result"]["protocolVersion"].is_string() {
-            return self.fail(r#"AnswerInvalid("protocolVersion")"#);
+            return self.fail(r#"AnswerInvalid("protocolVersion", Missing)"#);
         }
         self.phase = Phase::Ready;
         self.handshake_at = None;

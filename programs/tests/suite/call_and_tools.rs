@@ -1217,8 +1217,7 @@ fn a_person_is_told_that_a_call_is_being_resumed_and_at_the_end_why_its_stream_b
 fn an_answer_to_the_handshake_that_this_end_refuses_or_that_the_server_refuses_says_who_and_why() {
     let answers = |answer: &str| format!("read hello; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{answer}}}'; cat > /dev/null");
     let nameless = answers(r#""result":{"protocolVersion":"2025-11-25","capabilities":{}}"#);
-    let why =
-        "the server cannot be used: this end refused the peer's answer to the handshake: `serverInfo` is missing or malformed";
+    let why = "the server cannot be used: this end refused the peer's answer to the handshake: `serverInfo` is missing";
     call(&["--era", "legacy", "chatty", "--", "sh", "-c", &nameless]).complained(4, why);
     let old = answers(r#""error":{"code":-32601,"message":"what?"}"#);
     let why = "the server refused server/discover: what? (-32601); for an old server, try --era legacy";

@@ -436,7 +436,10 @@ mod tests {
         assert_eq!((page.items.len(), page.next), (0, None));
         assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":null}"#)), Ok(Page::default()), "an empty list of some serializers");
         assert_eq!(Page::read(Op::ListTools, &json("{}")).unwrap_err().as_str(), "`tools` is missing: {}");
-        assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":{}}"#)).unwrap_err().as_str(), r#"`tools` is no array: {"tools":{}}"#);
+        assert_eq!(
+            Page::read(Op::ListTools, &json(r#"{"tools":{}}"#)).unwrap_err().as_str(),
+            r#"`tools` is no array: {"tools":{}}"#
+        );
     }
 
     #[test]

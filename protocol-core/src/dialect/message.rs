@@ -8,8 +8,9 @@ use bytes::Bytes;
 use crate::dialect::request::RawParams;
 use crate::dialect::tesseron::ResumeCredentials;
 use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress, SubscriptionFilter};
-use crate::error::{RpcError, Unreadable, Violation};
+use crate::error::{MemberFault, RpcError, Unreadable, Violation};
 use crate::json::cursor::Span;
+use crate::json::read::member;
 use crate::json::{Frame, Json, Payload, Text};
 use crate::shared::Arc;
 use crate::wire::{self, Recovered, WireId};
@@ -162,8 +163,9 @@ pub(crate) enum ResponseBody<R = Json> {
 
 impl ResponseBody<Payload> {
     /// The body of a response that has neither a result nor a valid error.
-    pub(crate) fn malformed(frame: Frame<'_>) -> Self {
-        Self::Unreadable(wire::misshapen(frame.as_bytes(), Violation::InvalidResponse))
+    pub(crate) fn malformed(frame: Frame<'_>, why: &'static str) -> Self {
+        let found = wire::misshapen(frame.as_bytes(), Violation::InvalidResponse);
+        Self::Unreadable(Box::new(Unreadable { hint: Some(why), ..*found }))
     }
 
     /// Cuts the result out of `frame`, which must be the frame that was read.
@@ -218,8 +220,8 @@ pub(crate) enum ProbeVerdict {
     Legacy,
     /// The peer serves requests without a handshake, but refuses our probe.
     Refused,
-    /// The peer serves requests without a handshake, but this member of its answer is missing or malformed.
-    Malformed(&'static str),
+    /// The peer serves requests without a handshake, but this member of its answer has a fault.
+    Malformed(&'static str, MemberFault),
     /// The peer and this end have no revision in common.
     Mismatch,
 }
@@ -227,9 +229,23 @@ pub(crate) enum ProbeVerdict {
 /// The reason why the peer's answer to our handshake request is not accepted, so that the handshake fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeFailed {
-    /// This member of the answer is missing or malformed.
-    Malformed(&'static str),
+    /// This member of the answer has a fault.
+    Malformed(&'static str, MemberFault),
     Version,
+}
+
+impl HandshakeFailed {
+    /// The failure because of the member `name` of `object`. `path` is its name within the answer.
+    pub(crate) fn of(object: &[u8], name: &str, path: &'static str) -> Self {
+        Self::Malformed(path, MemberFault::of(object, name))
+    }
+}
+
+impl MemberFault {
+    /// The fault of the member `name` of `object`, which is not as it should be.
+    pub(crate) fn of(object: &[u8], name: &str) -> Self {
+        if member(object, name).is_some() { Self::WrongType } else { Self::Missing }
+    }
 }
 
 /// The rules of an exchange: those of one end of one protocol in one revision. Each exchange stores the rules under which it began. The

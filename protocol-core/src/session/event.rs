@@ -7,7 +7,7 @@ use super::ids::{AlarmId, InboundId, InputKey, OutboundId};
 use super::route::Lane;
 use crate::dialect::tesseron::ResumeCredentials;
 use crate::dialect::{Answer, Ask, Caller, LogRecord, Notice, PeerInfo, Progress, Request};
-use crate::error::{RpcError, Unreadable, Violation};
+use crate::error::{MemberFault, RpcError, Unreadable, Violation};
 use crate::json::{Json, Text};
 
 /// An event of a session. Events are polled in the order in which they occur. All events of an outbound call come before its
@@ -238,9 +238,8 @@ pub enum CloseReason {
     HandshakeRefused,
     /// The peer refused the request for its revisions, with which a client of MCP finds out whether it needs a handshake.
     ProbeRefused,
-    /// This end refused the answer of the peer to the handshake or to the request for its revisions: this member of the answer is missing
-    /// or malformed.
-    AnswerInvalid(&'static str),
+    /// This end refused the answer of the peer to the handshake or to the request for its revisions, because of this member of the answer.
+    AnswerInvalid(&'static str, MemberFault),
     /// The two ends have no revision of the protocol in common.
     VersionMismatch,
     /// The peer sent a frame over the size limit.
@@ -253,8 +252,8 @@ pub enum CloseReason {
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::AnswerInvalid(member) => {
-                return write!(f, "this end refused the peer's answer to the handshake: `{member}` is missing or malformed");
+            Self::AnswerInvalid(member, fault) => {
+                return write!(f, "this end refused the peer's answer to the handshake: `{member}` {fault}");
             }
             Self::Local => "closed by this end",
             Self::Eof => "the peer ended the connection",

@@ -15,7 +15,7 @@ use super::{CloseReason, Event, ExchangeId, Session};
 use crate::dialect::{
     HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, PeerChange, PeerInfo, ProbeVerdict, ResponseBody,
 };
-use crate::error::{RpcError, Violation};
+use crate::error::{MemberFault, RpcError, Violation};
 use crate::json::Json;
 use crate::shared::Arc;
 use crate::wire::WireId;
@@ -220,7 +220,7 @@ impl Session {
                 }
                 self.fail(match verdict {
                     ProbeVerdict::Refused => CloseReason::ProbeRefused,
-                    ProbeVerdict::Malformed(member) => CloseReason::AnswerInvalid(member),
+                    ProbeVerdict::Malformed(member, fault) => CloseReason::AnswerInvalid(member, fault),
                     _ => CloseReason::VersionMismatch,
                 });
             }
@@ -250,7 +250,10 @@ impl Session {
                 self.push_event(Event::HandshakeRefused(error));
                 return self.fail(CloseReason::HandshakeRefused);
             }
-            ResponseBody::Unreadable(_) => Err(HandshakeFailed::Malformed("result")),
+            ResponseBody::Unreadable(frame) => {
+                let why = frame.hint.unwrap_or(frame.rule.as_str());
+                Err(HandshakeFailed::Malformed("result", MemberFault::Unreadable(why)))
+            }
         };
         match answer {
             Ok(peer) => {
@@ -264,7 +267,7 @@ impl Session {
                     self.handle_change(change);
                 }
             }
-            Err(HandshakeFailed::Malformed(member)) => self.fail(CloseReason::AnswerInvalid(member)),
+            Err(HandshakeFailed::Malformed(member, fault)) => self.fail(CloseReason::AnswerInvalid(member, fault)),
             Err(HandshakeFailed::Version) => self.fail(CloseReason::VersionMismatch),
         }
     }

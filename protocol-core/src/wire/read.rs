@@ -48,8 +48,9 @@ pub(crate) enum Body<'a> {
     Error(RpcError),
     /// Neither a result nor an error. Only with [`Options::lenient`], where this is the result `null`.
     Missing,
-    /// Both a result and an error (unless [`Options::lenient`]), neither of them, or a response without `"jsonrpc":"2.0"`.
-    Malformed,
+    /// Both a result and an error (unless [`Options::lenient`]), an error that is `null`, or a response without `"jsonrpc":"2.0"`. Contains
+    /// the reason.
+    Malformed(&'static str),
 }
 
 /// The violation of text that is not a valid message.
@@ -323,7 +324,9 @@ impl<'a> Found<'a> {
         let body = match (result, self.error) {
             (Some(result), None) if is_version_2 => Body::Result(result),
             (None, Some(error)) if is_version_2 && error != b"null" => Body::Error(error_object(error, frame, tolerated)),
-            _ => Body::Malformed,
+            (Some(_), Some(_)) => Body::Malformed("it has a result and an error"),
+            _ if is_version_2 => Body::Malformed("`error` is null"),
+            _ => Body::Malformed(r#"`jsonrpc` is not "2.0""#),
         };
         Ok(Envelope::Response { id, body })
     }
@@ -395,6 +398,7 @@ mod tests {
             Ok(Envelope::Response { id, body: Body::Result(result) }) => {
                 alloc::format!("response {id:?} Result({:?})", utf8(result))
             }
+            Ok(Envelope::Response { id, body: Body::Malformed(_) }) => alloc::format!("response {id:?} Malformed"),
             Ok(Envelope::Response { id, body }) => alloc::format!("response {id:?} {body:?}"),
             Err(malformed) => alloc::format!(
                 "{:?} {:?}",

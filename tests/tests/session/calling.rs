@@ -428,19 +428,20 @@ fn responses_may_come_in_any_order() {
 
 #[test]
 fn o12_a_response_of_the_wrong_shape_ends_only_its_own_call_as_invalid() {
-    for body in [
-        r#""jsonrpc":"2.0","result":[]"#,
-        r#""jsonrpc":"2.0","result":null"#,
-        r#""jsonrpc":"2.0","result":"done""#,
-        r#""jsonrpc":"2.0","result":1"#,
-        r#""jsonrpc":"2.0","result":true"#,
-        r#""jsonrpc":"2.0","result":{},"error":{"code":1,"message":""}"#,
-        r#""jsonrpc":"2.0","error":null"#,
-        r#""jsonrpc":"1.0","result":{}"#,
-        r#""jsonrpc":"1.0","error":{"code":1,"message":"no"}"#,
-        r#""error":{"code":1,"message":"no"}"#,
-        r#""jsonrpc":2.0,"result":{}"#,
-        r#""result":{}"#,
+    let (no_object, version) = ("`result` is no object", r#"`jsonrpc` is not "2.0""#);
+    for (body, why) in [
+        (r#""jsonrpc":"2.0","result":[]"#, no_object),
+        (r#""jsonrpc":"2.0","result":null"#, no_object),
+        (r#""jsonrpc":"2.0","result":"done""#, no_object),
+        (r#""jsonrpc":"2.0","result":1"#, no_object),
+        (r#""jsonrpc":"2.0","result":true"#, no_object),
+        (r#""jsonrpc":"2.0","result":{},"error":{"code":1,"message":""}"#, "it has a result and an error"),
+        (r#""jsonrpc":"2.0","error":null"#, "`error` is null"),
+        (r#""jsonrpc":"1.0","result":{}"#, version),
+        (r#""jsonrpc":"1.0","error":{"code":1,"message":"no"}"#, version),
+        (r#""error":{"code":1,"message":"no"}"#, version),
+        (r#""jsonrpc":2.0,"result":{}"#, version),
+        (r#""result":{}"#, version),
     ] {
         let mut client = Scripted::client(client_config());
         let (failed, other) = (client.call(), client.call());
@@ -456,7 +457,7 @@ fn o12_a_response_of_the_wrong_shape_ends_only_its_own_call_as_invalid() {
         };
         assert_eq!(*id, failed, "{body}");
         // Without these bytes nobody could tell what the peer had sent.
-        assert_eq!(found.to_string(), format!(r#"a response of the wrong shape: {{"id":2,{body}}}"#));
+        assert_eq!(found.to_string(), format!(r#"a response of the wrong shape: {{"id":2,{body}}} ({why})"#));
         assert_eq!(client.sent(), Vec::<String>::new(), "{body}");
         client.frame(&result(3));
         assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == other));
@@ -744,7 +745,7 @@ fn an_unreadable_answer_to_the_handshake_or_to_an_input_request_ends_these_at_on
     client.drain().frame(r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#);
     let events = client.events();
     assert!(
-        matches!(&events[..], [Event::Unreadable(found), Event::Closed(CloseReason::AnswerInvalid("result"))]
+        matches!(&events[..], [Event::Unreadable(found), Event::Closed(CloseReason::AnswerInvalid("result", _))]
         if found.rule == Violation::BatchUnsupported),
         "{events:?}"
     );

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocol_core::MemberFault::{Missing, Unreadable, WrongType};
 use protocol_core::mcp::{Era, Revision};
 use protocol_core::{Ask, AskError, CloseReason, Event, Lane, Outcome, Progress, RpcError, Sample, Violation};
 use testkit::config::{client_config, server_config, with};
@@ -119,25 +120,28 @@ fn a_client_closes_if_its_handshake_is_refused_or_gets_a_malformed_result() {
     client.drain().frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
     let why = RpcError::new(-32602, "license expired");
     assert_eq!(client.events(), [Event::HandshakeRefused(why), Event::Closed(CloseReason::HandshakeRefused)]);
-    // The reason of these said that the peer had refused the handshake, although this end refuses the answer.
+    // The reason of these said that the peer had refused the handshake, although this end refuses the answer; and later, that a member was
+    // "missing or malformed".
     let (version, capabilities) = (r#""protocolVersion":"2025-11-25""#, r#""capabilities":{}"#);
-    for (answer, member) in [
-        (r#""result":{}"#.to_owned(), "protocolVersion"),
-        (format!(r#""result":{{{version}}}"#), "capabilities"),
-        (format!(r#""result":{{{version},{capabilities}}}"#), "serverInfo"),
-        (format!(r#""result":{{{version},{capabilities},"serverInfo":"s"}}"#), "serverInfo"),
-        (format!(r#""result":{{{version},{capabilities},"serverInfo":{{"name":"s"}}}}"#), "serverInfo.version"),
-        (format!(r#""result":{{{version},{capabilities},"serverInfo":{{"version":"1"}}}}"#), "serverInfo.name"),
-        (format!(r#""result":{{{version},"serverInfo":{{"name":"s","version":"1"}}}}"#), "capabilities"),
-        (r#""result":[]"#.to_owned(), "result"),
-        (r#""error":null"#.to_owned(), "result"),
+    for (answer, member, fault) in [
+        (r#""result":{}"#.to_owned(), "protocolVersion", Missing),
+        (r#""result":{"protocolVersion":null}"#.to_owned(), "protocolVersion", WrongType),
+        (format!(r#""result":{{{version}}}"#), "capabilities", Missing),
+        (format!(r#""result":{{{version},"capabilities":[]}}"#), "capabilities", WrongType),
+        (format!(r#""result":{{{version},{capabilities}}}"#), "serverInfo", Missing),
+        (format!(r#""result":{{{version},{capabilities},"serverInfo":"s"}}"#), "serverInfo", WrongType),
+        (format!(r#""result":{{{version},{capabilities},"serverInfo":{{"name":"s"}}}}"#), "serverInfo.version", Missing),
+        (format!(r#""result":{{{version},{capabilities},"serverInfo":{{"name":7,"version":"1"}}}}"#), "serverInfo.name", WrongType),
+        (format!(r#""result":{{{version},"serverInfo":{{"name":"s","version":"1"}}}}"#), "capabilities", Missing),
+        (r#""result":[]"#.to_owned(), "result", Unreadable("`result` is no object")),
+        (r#""error":null"#.to_owned(), "result", Unreadable("`error` is null")),
     ] {
         let mut client = Scripted::new(client_config());
         client.drain().frame(&format!(r#"{{"jsonrpc":"2.0","id":1,{answer}}}"#));
-        assert_eq!(client.events(), [Event::Closed(CloseReason::AnswerInvalid(member))], "{answer}");
+        assert_eq!(client.events(), [Event::Closed(CloseReason::AnswerInvalid(member, fault))], "{answer}");
     }
-    let why = CloseReason::AnswerInvalid("serverInfo").to_string();
-    assert_eq!(why, "this end refused the peer's answer to the handshake: `serverInfo` is missing or malformed");
+    let why = CloseReason::AnswerInvalid("serverInfo", Missing).to_string();
+    assert_eq!(why, "this end refused the peer's answer to the handshake: `serverInfo` is missing");
 }
 
 #[test]

@@ -451,10 +451,15 @@ fn an_error_is_reported_as_a_refused_input_request_and_a_malformed_response_as_a
     server.drain().frame(&answer(r#""error":{"code":-1,"message":"no","data":[1]}"#));
     let error = RpcError::new(RpcError::USER_REJECTED, "no").with_data(json("[1]"));
     assert_eq!(answer_received(&mut server, id, key), (None, Err(InputFailed::Refused(error))));
-    for body in [r#""error":null"#, r#""result":{},"error":{"code":1,"message":"no"}"#, r#""result":1"#, r#""result":[]"#] {
+    for (body, why) in [
+        (r#""error":null"#, "`error` is null"),
+        (r#""result":{},"error":{"code":1,"message":"no"}"#, "it has a result and an error"),
+        (r#""result":1"#, "`result` is no object"),
+        (r#""result":[]"#, "`result` is no object"),
+    ] {
         let (mut server, id, key) = asking(sample());
         server.drain().frame(&answer(body));
-        let failed = InputFailed::Invalid(format!("a response of the wrong shape: {}", answer(body)).into());
+        let failed = InputFailed::Invalid(format!("a response of the wrong shape: {} ({why})", answer(body)).into());
         assert_eq!(answer_received(&mut server, id, key), (Some(Violation::InvalidResponse), Err(failed)), "{body}");
     }
 }

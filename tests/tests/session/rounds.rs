@@ -523,7 +523,10 @@ fn a_round_that_is_malformed_or_asks_for_what_was_not_declared_ends_the_call() {
         client.frame(&asks(2, &members));
         let events = client.events();
         assert_eq!(events[0], Event::Violation(rule), "{members}");
-        assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Unreadable(_)), .. }), "{members}: {events:?}");
+        assert!(
+            matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Unreadable(_)), .. }),
+            "{members}: {events:?}"
+        );
         assert_eq!(events.len(), 2, "no input request is reported: {events:?}");
         client.expect_silence();
     }

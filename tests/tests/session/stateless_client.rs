@@ -3,8 +3,8 @@
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, Notice, Outcome, RpcError, SendError, Text, TimeoutKind,
-    TransportEnd, Violation,
+    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, MemberFault, Notice, Outcome, RpcError, SendError, Text,
+    TimeoutKind, TransportEnd, Violation,
 };
 
 use testkit::Scripted;
@@ -168,7 +168,7 @@ fn the_answer_to_a_probe_decides_the_era() {
         (discovered(1, legacy, "{}"), Sends("initialize")),
         (discovered(1, unknown, "{}"), Closes(CloseReason::VersionMismatch)),
         (discovered(1, "", "{}"), Closes(CloseReason::VersionMismatch)),
-        (discovered(1, modern, "7"), Closes(CloseReason::AnswerInvalid("capabilities"))),
+        (discovered(1, modern, "7"), Closes(CloseReason::AnswerInvalid("capabilities", MemberFault::WrongType))),
         (discovered(1, modern, "{}").replace("complete", "input_required"), Sends("initialize")),
         (unsupported(1, modern), Sends("probe")),
         (unsupported(1, legacy), Sends("initialize")),

@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, CloseReason, Elicit, Event, InboundId, InputFailed, Invalid, Invoke, Lane, Level, LogRecord, Notice, Op, Outcome,
-    Progress, Reply, Sample, Sampled, ToolOutput, TransportEnd, Violation,
+    Answer, Ask, CloseReason, Elicit, Event, InboundId, InputFailed, Invalid, Invoke, Lane, Level, LogRecord, MemberFault, Notice,
+    Op, Outcome, Progress, Reply, Sample, Sampled, ToolOutput, TransportEnd, Violation,
 };
 use serde_json::Value;
 use testkit::config::with;
@@ -627,7 +627,11 @@ fn item_9_a_response_with_a_malformed_error_is_still_a_failure() {
         let mut app = Scripted::new(app_config());
         app.sent();
         app.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
-        let refused = if error == "null" { CloseReason::AnswerInvalid("result") } else { CloseReason::HandshakeRefused };
+        let refused = if error == "null" {
+            CloseReason::AnswerInvalid("result", MemberFault::Unreadable("`error` is null"))
+        } else {
+            CloseReason::HandshakeRefused
+        };
         assert_eq!(app.events().last(), Some(&Event::Closed(refused)), "{error}");
 
         let mut app = Scripted::app(app_config());
@@ -680,7 +684,7 @@ fn item_10_a_missing_result_is_null() {
     assert!(matches!(app.events().last(), Some(Event::Input { answer: Err(InputFailed::Invalid(why)), .. }) if *why == missing));
     let mut app = Scripted::new(app_config());
     app.drain().frame(r#"{"jsonrpc":"2.0","id":1}"#);
-    assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid("protocolVersion"))]);
+    assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid("protocolVersion", MemberFault::Missing))]);
 }
 
 /// Returns `frame` with unknown members in its envelope and at the start of its parameters and its result.

@@ -3,6 +3,7 @@
 //! codes, tokens and the right to resume. Names of tests cite rules of that page by number, such as `item_21_…` (see "Former numbers"
 //! there).
 
+use protocol_core::MemberFault::{Missing, WrongType};
 use protocol_core::mcp::Era;
 use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, ClaimState, ResumeCredentials, Welcome};
@@ -177,24 +178,29 @@ fn item_24_a_welcome_with_another_minor_version_is_accepted_and_one_with_another
 
 #[test]
 fn a_malformed_welcome_fails_the_handshake() {
-    for (right, wrong, member) in [
-        (r#""sessionId":"s_1","#, "", "sessionId"),
-        (r#""sessionId":"s_1""#, r#""sessionId":1"#, "sessionId"),
-        (r#""protocolVersion":"1.2.0","#, "", "protocolVersion"),
-        (r#""protocolVersion":"1.2.0""#, r#""protocolVersion":1"#, "protocolVersion"),
-        (r#""agent":{"id":"acme-cli","name":"acme-cli"},"#, "", "agent"),
-        (r#""agent":{"id":"acme-cli","name":"acme-cli"}"#, r#""agent":"acme-cli""#, "agent"),
-        (r#""capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true},"#, "", "capabilities"),
+    for (right, wrong, member, fault) in [
+        (r#""sessionId":"s_1","#, "", "sessionId", Missing),
+        (r#""sessionId":"s_1""#, r#""sessionId":1"#, "sessionId", WrongType),
+        (r#""protocolVersion":"1.2.0","#, "", "protocolVersion", Missing),
+        (r#""protocolVersion":"1.2.0""#, r#""protocolVersion":1"#, "protocolVersion", WrongType),
+        (r#""agent":{"id":"acme-cli","name":"acme-cli"},"#, "", "agent", Missing),
+        (r#""agent":{"id":"acme-cli","name":"acme-cli"}"#, r#""agent":"acme-cli""#, "agent", WrongType),
+        (
+            r#""capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true},"#,
+            "",
+            "capabilities",
+            Missing,
+        ),
     ] {
         assert!(WELCOME.contains(right));
         let mut app = Scripted::new(app_config());
         app.drain().frame(&WELCOME.replace(right, wrong));
-        assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid(member))], "{wrong}");
+        assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid(member, fault))], "{wrong}");
     }
     for result in ["null", "1", "[]", r#""x""#, "{}"] {
         let mut app = Scripted::new(app_config());
         app.drain().frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
-        assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid("protocolVersion"))], "{result}");
+        assert_eq!(app.events(), [Event::Closed(CloseReason::AnswerInvalid("protocolVersion", Missing))], "{result}");
     }
 }
 

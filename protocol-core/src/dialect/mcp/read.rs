@@ -21,7 +21,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::cursor::IndexedObject;
-use crate::json::read::{Kind, elements, for_each_member, member, number, string};
+use crate::json::read::{Kind, elements, for_each_member, member, number, string, string_lossy};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Tolerated, WireId};
 
@@ -73,7 +73,8 @@ impl Mcp {
                     // Every result of MCP is an object (schema, "Result").
                     Body::Result(result) if Kind::of(result) == Kind::Object => ResponseBody::Result(frame.payload(result)),
                     Body::Error(error) => ResponseBody::Error(error),
-                    Body::Result(_) | Body::Missing | Body::Malformed => ResponseBody::malformed(frame),
+                    Body::Malformed(why) => ResponseBody::malformed(frame, why),
+                    Body::Result(_) | Body::Missing => ResponseBody::malformed(frame, "`result` is no object"),
                 };
                 Message::Response { number: id.as_ours(), body }
             }
@@ -249,17 +250,15 @@ impl Mcp {
 
     pub(crate) fn read_handshake_answer(self, result: &Json, newest: Revision) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).as_ref().and_then(json_string);
-        let revision = text("protocolVersion").ok_or(HandshakeFailed::Malformed("protocolVersion"))?;
+        let failed = |name: &'static str| HandshakeFailed::of(result.as_bytes(), name, name);
+        let revision = text("protocolVersion").ok_or_else(|| failed("protocolVersion"))?;
         let revision = Revision::from_name(&revision).filter(|revision| *revision <= newest).ok_or(HandshakeFailed::Version)?;
-        let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed("capabilities"))?;
-        let server = member(result.as_bytes(), "serverInfo").ok_or(HandshakeFailed::Malformed("serverInfo"))?;
-        let identity = read_identity(server).ok_or_else(|| {
-            let is_text = |name: &str| member(server, name).and_then(string).is_some();
-            HandshakeFailed::Malformed(match (is_text("name"), is_text("version")) {
-                (true, false) => "serverInfo.version",
-                (false, true) => "serverInfo.name",
-                _ => "serverInfo",
-            })
+        let declared = result.member("capabilities").filter(Json::is_object).ok_or_else(|| failed("capabilities"))?;
+        let server = member(result.as_bytes(), "serverInfo").filter(|server| Kind::of(server) == Kind::Object);
+        let server = server.ok_or_else(|| failed("serverInfo"))?;
+        let identity = read_identity(server).ok_or_else(|| match member(server, "name").and_then(string_lossy) {
+            Some(_) => HandshakeFailed::of(server, "version", "serverInfo.version"),
+            None => HandshakeFailed::of(server, "name", "serverInfo.name"),
         })?;
         Ok(PeerInfo {
             identity,

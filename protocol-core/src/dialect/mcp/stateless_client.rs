@@ -14,7 +14,7 @@ use crate::dialect::request::read_filter;
 use crate::dialect::{
     Identity, LocalEnd, Message, Notice, Op, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, Stamp, SubscriptionFilter,
 };
-use crate::error::{RpcError, Violation};
+use crate::error::{MemberFault, RpcError, Violation};
 use crate::json::cursor::IndexedObject;
 use crate::json::read::{Kind, elements, member, string};
 use crate::json::write::Object;
@@ -59,7 +59,7 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
         return if has_legacy(Some(&versions), local) { ProbeVerdict::Legacy } else { ProbeVerdict::Mismatch };
     }
     let Some(declared) = result.member("capabilities").filter(Json::is_object) else {
-        return ProbeVerdict::Malformed("capabilities");
+        return ProbeVerdict::Malformed("capabilities", MemberFault::of(result.as_bytes(), "capabilities"));
     };
     let server = member(result.as_bytes(), "_meta").and_then(|meta| member(meta, SERVER)).and_then(read_identity);
     ProbeVerdict::Modern(Box::new(PeerInfo {

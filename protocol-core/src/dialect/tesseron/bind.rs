@@ -87,7 +87,7 @@ pub fn read_bind_reply(frame: &Bytes) -> BindReply {
         Ok(Envelope::Response { id: WireId::Str(id), body }) if &*id == ID => match body {
             Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some(b"true") => BindReply::Bound,
             Body::Error(error) => BindReply::Refused(error),
-            Body::Result(_) | Body::Missing | Body::Malformed => BindReply::Malformed,
+            Body::Result(_) | Body::Missing | Body::Malformed(_) => BindReply::Malformed,
         },
         _ => BindReply::Other,
     };

@@ -46,7 +46,7 @@ impl Tesseron {
                     Body::Result(result) => ResponseBody::Result(frame.payload(result)),
                     Body::Missing => ResponseBody::Result(Payload::Own(Json::null())),
                     Body::Error(error) => ResponseBody::Error(error),
-                    Body::Malformed => ResponseBody::malformed(frame),
+                    Body::Malformed(why) => ResponseBody::malformed(frame, why),
                 };
                 Message::Response { number: id.as_ours(), body }
             }
@@ -135,14 +135,15 @@ impl Tesseron {
     /// Reads the answer to a hello or a resume. The agent in the answer may be pending, and is replaced when the session is claimed.
     pub(crate) fn read_handshake_answer(self, result: &Json) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).and_then(|value| value.as_text());
-        let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed("protocolVersion"))?;
+        let failed = |name: &'static str| HandshakeFailed::of(result.as_bytes(), name, name);
+        let protocol = text("protocolVersion").ok_or_else(|| failed("protocolVersion"))?;
         if !is_compatible(&protocol) {
             return Err(HandshakeFailed::Version);
         }
-        let session_id = text("sessionId").ok_or(HandshakeFailed::Malformed("sessionId"))?;
-        let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed("capabilities"))?;
+        let session_id = text("sessionId").ok_or_else(|| failed("sessionId"))?;
+        let declared = result.member("capabilities").filter(Json::is_object).ok_or_else(|| failed("capabilities"))?;
         let identity = result.member("agent").and_then(|agent| read_agent(agent.as_bytes()));
-        let identity = identity.ok_or(HandshakeFailed::Malformed("agent"))?;
+        let identity = identity.ok_or_else(|| failed("agent"))?;
         Ok(PeerInfo {
             identity,
             protocol,

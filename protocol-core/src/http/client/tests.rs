@@ -1,8 +1,8 @@
 use super::*;
 use crate::mcp::Era as ClientEra;
 use crate::{
-    Answer, CallTimeouts, Capabilities, CloseReason, Config, Event, Gone, Identity, InputKey, Invalid, Invoke, Json, Lane, NotLive,
-    OutboundId, Outcome, RpcError, Sampled, Session, TransportEnd,
+    Answer, CallTimeouts, Capabilities, CloseReason, Config, Event, Gone, Identity, InputKey, Invalid, Invoke, Json, Lane,
+    MemberFault, NotLive, OutboundId, Outcome, RpcError, Sampled, Session, TransportEnd,
 };
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -1363,7 +1363,7 @@ fn a_person_learns_at_once_that_a_stream_is_resumed_and_at_the_end_why_it_broke(
 
 /// The program `call` names the flag `--era legacy` if the probe was not accepted or not answered.
 #[test]
-fn a_failure_says_whether_the_server_has_not_accepted_the_probe() {
+fn a_failure_says_whether_the_server_may_be_one_of_the_other_era() {
     type Row = (ClientEra, fn(&mut Bench), bool, &'static str);
     let rows: [Row; 4] = [
         (
@@ -2062,7 +2062,10 @@ fn an_array_with_the_response_ends_its_call_at_once_as_json_and_as_an_event() {
     }
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.json(0, 200, &format!("[{}]", agreed(1, LATEST)));
-    let closed = format!("the session closes: {}", CloseReason::AnswerInvalid("result"));
+    let closed = format!(
+        "the session closes: {}",
+        CloseReason::AnswerInvalid("result", MemberFault::Unreadable("a batch in a revision without batches"))
+    );
     assert!(bench.take_log().contains(&closed));
 }
 
