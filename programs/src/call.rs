@@ -137,7 +137,10 @@ where
                     CloseReason::HandshakeRefused => ("the handshake", ""),
                     _ => ("server/discover", LEGACY_HINT),
                 };
-                let why = format!("the server refused {what}: {}{hint}", explained(&error));
+                let why = match error.code {
+                    RpcError::NO_RESPONSE => format!("the server cannot be used: {}{hint}", error.message),
+                    _ => format!("the server refused {what}: {}{hint}", explained(&error)),
+                };
                 return complain("call", why, status::NO_SERVER);
             }
             let ended = match ended {

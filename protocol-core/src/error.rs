@@ -53,6 +53,10 @@ impl RpcError {
     /// [`RpcError::INTERNAL`] instead. This code is not part of MCP, but this crate's own.
     pub const BUSY: i64 = -32809;
 
+    /// The peer has answered our request for its revisions without a response of JSON-RPC, such as with an HTTP status alone: this end has
+    /// made the error, and the message says what came. It is never sent.
+    pub const NO_RESPONSE: i64 = -32810;
+
     /// An error without data.
     #[must_use]
     pub fn new(code: i64, message: impl Into<Text>) -> Self {
@@ -136,10 +140,6 @@ impl fmt::Display for Unreadable {
     }
 }
 
-violations! {
-    /// A frame that is not JSON, or not UTF-8. An MCP server answers with -32700.
-    NotJson = "a frame that is not JSON",
-    /// A frame nested deeper than [`crate::Limits::json_depth`]. An MCP server answers with -32700.
 /// The fault of a member of the peer's answer to the handshake or to the request for its revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -162,6 +162,10 @@ impl fmt::Display for MemberFault {
     }
 }
 
+violations! {
+    /// A frame that is not JSON, or not UTF-8. An MCP server answers with -32700.
+    NotJson = "a frame that is not JSON",
+    /// A frame nested deeper than [`crate::Limits::json_depth`]. An MCP server answers with -32700.
     TooDeep = "a frame nested too deep",
     /// A frame longer than [`crate::Limits::frame_bytes`]. If the frame came by the channel, the session closes. An MCP server answers with
     /// -32600.

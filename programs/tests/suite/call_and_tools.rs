@@ -1171,15 +1171,19 @@ fn a_server_over_http_that_fails_is_reported_with_what_it_has_answered() {
     ] {
         call(&["--url", &url, "--era", era, "--start-timeout", "0.3", "chatty"]).complained(3, &why);
     }
+    // Seen in the field: a status alone was shown as an error with a code that the server had not sent.
+    let absent = || serve_raw_http(|_, _| "404 No\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nwho?".to_owned());
+    let why = "the server cannot be used: server/discover: the server answers with the status 404 (text/plain, \"who?\")";
+    call(&["--url", &absent(), "--era", "modern", "chatty"]).complained(4, &format!("{why}{HINT}"));
     let loses = serve_raw_http(|_, body| match body.contains("server/discover") {
         true => {
             let body = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#;
             format!("200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
         }
-        false => "502 Bad\r\nContent-Type: text/plain\r\n\r\nno upstream".to_owned(),
+        false => "404 No\r\nContent-Type: text/plain\r\n\r\nno upstream".to_owned(),
     });
     let why = |request| {
-        format!("call: the call is lost: {request}: the server answers with the status 502 (text/plain, \"no upstream\")")
+        format!("call: the call is lost: {request}: the server answers with the status 404 (text/plain, \"no upstream\")")
     };
     call(&["--url", &loses, "chatty"]).complained(4, &why("tools/call"));
     assert_eq!(call(&["--url", &loses, "--list"]).with(4).err, ["call: the list of tools failed", &why("tools/list")]);

@@ -518,17 +518,11 @@ impl HttpClient {
                     self.end_lookup(false);
                 }
             }
-            Verdict::Refuse => {
-                if !fault.is_always_reported() {
-                    self.fault(Some(exchange), fault.clone());
-                }
-                self.refuse(exchange, &RpcError::internal(format!("{why}")));
-            }
             // The fault was reported when the head came.
             Verdict::Lose if fault.is_always_reported() => self.drop_call(exchange, why, false),
             Verdict::Lose => self.lose_call(exchange, why),
             Verdict::TakeForLegacy => {
-                self.refuse(exchange, &RpcError::new(RpcError::METHOD_NOT_FOUND, format!("{why}")));
+                self.refuse(exchange, &RpcError::new(RpcError::NO_RESPONSE, format!("{why}")));
             }
             Verdict::TryOldTransport if self.config.old_transport => {
                 let initialize = call.frame().clone();

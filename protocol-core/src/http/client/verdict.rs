@@ -48,9 +48,7 @@ pub(super) enum Verdict {
     /// Read the list of tools, and repeat the request with the headers that follow from the list. The frame is the error of the server: a
     /// header is missing or wrong. If the request is not a call of a tool, or was repeated for this reason before, pass the frame instead.
     LookUp(Bytes),
-    /// End the request with an error of the client: the server has not accepted it, and has sent no error in a frame.
-    Refuse,
-    /// Lose the request: the server may have done the work or not.
+    /// Lose the request: the server has sent no response in a frame. If the status is not 4xx, it may have done the work or not.
     Lose,
     /// Treat the server as one of the era with a handshake, since the body has no response to the probe.
     TakeForLegacy,
@@ -113,7 +111,6 @@ pub(super) fn judge(subject: Subject, status: u16, answer: Answer) -> Verdict {
         (Initialize, 400 | 404 | 405, _) => Verdict::TryOldTransport,
         (Initialize, 400..=499, _) => Verdict::Fail,
         (Initialize, ..) => Verdict::FailAsNotMcp,
-        (Modern | Legacy { .. }, 300..=499, _) => Verdict::Refuse,
         (Modern | Legacy { .. }, ..) => Verdict::Lose,
     }
 }
@@ -205,14 +202,14 @@ mod tests {
         for (status, body, modern, legacy) in [
             (200, RESULT, "pass", "pass"),
             (404, UNKNOWN_METHOD, "pass", "Reopen"),
-            (404, "", "Refuse", "Reopen"),
+            (404, "", "Lose", "Reopen"),
             (400, MISMATCH, "look up", "pass"),
             (200, MISMATCH, "pass", "pass"),
-            (400, "", "Refuse", "Refuse"),
-            (413, NOT_JSON, "Refuse", "Refuse"),
-            (401, "", "Refuse", "Refuse"),
+            (400, "", "Lose", "Lose"),
+            (413, NOT_JSON, "Lose", "Lose"),
+            (401, "", "Lose", "Lose"),
             (401, UNKNOWN_METHOD, "pass", "pass"),
-            (302, "", "Refuse", "Refuse"),
+            (302, "", "Lose", "Lose"),
             (500, UNKNOWN_METHOD, "pass", "pass"),
             (502, NOT_JSON, "Lose", "Lose"),
             (200, NOT_JSON, "Lose", "Lose"),
@@ -221,7 +218,7 @@ mod tests {
             assert_eq!(shown(Subject::Modern, status, body), modern, "{status} {body}");
             assert_eq!(shown(LEGACY, status, body), legacy, "{status} {body}");
         }
-        assert_eq!(shown(WITHOUT_SESSION, 404, ""), "Refuse", "there is no HTTP session to lose");
+        assert_eq!(shown(WITHOUT_SESSION, 404, ""), "Lose", "there is no HTTP session to lose");
     }
 
     #[test]
@@ -243,7 +240,7 @@ mod tests {
         }
         assert_eq!(shown(LEGACY, 400, of(r#""id":7,"#, bad)), "pass", "the server has read the request");
         let plain = r#"{"error":"Session not found"}"#;
-        assert_eq!([LEGACY, MOVED].map(|subject| shown(subject, 400, plain)), ["Reopen", "Refuse"]);
+        assert_eq!([LEGACY, MOVED].map(|subject| shown(subject, 400, plain)), ["Reopen", "Lose"]);
     }
 
     #[test]
