@@ -218,7 +218,7 @@ Exit status:
     1  the tool failed, the server answered with an error, or --save could not save the content
     2  the command line is invalid
     3  the handshake or the call took too long
-    4  there is no server, or the connection was lost
+    4  there is no server, the connection was lost, or a response over HTTP had no answer
   130  cancelled
   143  cancelled by SIGTERM, SIGHUP or SIGQUIT
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use adapter_io::{Error, Exit};
 use endpoint::{Call, CallError, CallOutcome, Client, Peer};
-use protocol_core::http::{HttpFailure, HttpFault, HttpReason};
+use protocol_core::http::{HttpFailure, HttpReason};
 use protocol_core::mcp::Era;
 use protocol_core::{
     Close, CloseReason, Config, Content, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, PromptInfo, PromptResult,
@@ -192,10 +192,9 @@ fn explained_end(end: &Result<CloseReason, Error>, exit: Option<ExitStatus>) -> 
     let exit = exit.map(|exit| format!(" ({exit})")).unwrap_or_default();
     match end {
         Err(Error::Server(failure @ HttpFailure::NoAnswer)) => (format!("timed out: {failure}{LEGACY_HINT}"), status::TIMED_OUT),
-        Err(Error::Server(failure @ HttpFailure::Refused(why))) => {
-            use HttpFault::{Disconnected, Redirected, Unauthorized};
-            let is_old = failure.is_of_probe() && !matches!(why.fault, Disconnected(_) | Redirected { .. } | Unauthorized { .. });
-            (format!("the server cannot be used: {failure}{}", if is_old { LEGACY_HINT } else { "" }), status::NO_SERVER)
+        Err(Error::Server(failure @ HttpFailure::Refused(_))) => {
+            let hint = if failure.may_be_legacy() { LEGACY_HINT } else { "" };
+            (format!("the server cannot be used: {failure}{hint}"), status::NO_SERVER)
         }
         Ok(reason @ (CloseReason::AnswerInvalid(..) | CloseReason::ProbeRefused | CloseReason::VersionMismatch)) => {
             (format!("the server cannot be used: {reason}{exit}"), status::NO_SERVER)

@@ -203,12 +203,13 @@ pub enum HttpFailure {
 }
 
 impl HttpFailure {
-    /// Returns `true` if the server has not accepted or not answered the probe, the request for its revisions. Such a server may be an old
-    /// one that can be used with [`Era::Legacy`](crate::mcp::Era::Legacy).
+    /// Returns `true` if the server may be an old one that can be used with [`Era::Legacy`](crate::mcp::Era::Legacy): it has not accepted
+    /// or not answered the probe, the request for its revisions, for a reason that may be the probe itself. A broken connection, a
+    /// redirection, a missing authorization, an overload (429, 503) and the errors of a gateway (502, 504) are no such reasons.
     #[must_use]
-    pub fn is_of_probe(&self) -> bool {
+    pub fn may_be_legacy(&self) -> bool {
         match self {
-            Self::Refused(why) => &*why.request == PROBE,
+            Self::Refused(why) => &*why.request == PROBE && why.fault.leaves_era_in_doubt(),
             Self::NoAnswer => true,
             Self::NotMcp(_) | Self::SessionLost(_) | Self::Ended => false,
         }

@@ -21,7 +21,7 @@ struct Bench {
     log: Vec<String>,
     /// The reasons of lost calls, of streams that are resumed, and of the failure.
     lost: Vec<String>,
-    failed_at_probe: bool,
+    may_be_legacy: bool,
     done: Vec<(OutboundId, Outcome)>,
     asked: Vec<(InputKey, Option<OutboundId>)>,
 }
@@ -77,7 +77,7 @@ impl Bench {
             sent: Vec::new(),
             log: Vec::new(),
             lost: Vec::new(),
-            failed_at_probe: false,
+            may_be_legacy: false,
             done: Vec::new(),
             asked: Vec::new(),
         };
@@ -148,7 +148,7 @@ impl Bench {
                 HttpClientEvent::Fault { fault, .. } => self.log.push(format!("fault: {fault}")),
                 HttpClientEvent::Failed(failure) => {
                     self.lost.push(format!("failed: {failure}"));
-                    self.failed_at_probe = failure.is_of_probe();
+                    self.may_be_legacy = failure.may_be_legacy();
                     self.log.push(match failure {
                         HttpFailure::Refused(why) => format!("failed: {}", why.fault),
                         HttpFailure::NotMcp(_) => format!("failed: {}", HttpFailure::NotMcp(None)),
@@ -1369,11 +1369,48 @@ fn a_person_learns_at_once_that_a_stream_is_resumed_and_at_the_end_why_it_broke(
     assert_eq!(bench.lost, [format!("resuming: {why}"), format!("failed: the server has ended the session: {why}")]);
 }
 
-/// The program `call` names the flag `--era legacy` if the probe was not accepted or not answered.
+/// The program `call` names the flag `--era legacy` if this may help. Seen in the field: it also did so for an overload and for errors of
+/// a gateway.
 #[test]
 fn a_failure_says_whether_the_server_may_be_one_of_the_other_era() {
     type Row = (ClientEra, fn(&mut Bench), bool, &'static str);
-    let rows: [Row; 4] = [
+    let rows: [Row; 10] = [
+        (
+            ClientEra::Auto,
+            |b| b.head_with(0, 503, &[("retry-after", "7"), ("content-length", "0")]),
+            false,
+            "server/discover: the server is overloaded (status 503), and may be asked again after 7 s (no content type, no body)",
+        ),
+        (
+            ClientEra::Auto,
+            |b| b.head(0, 429, ""),
+            false,
+            "server/discover: the server answers with the status 429 (no content type, no body)",
+        ),
+        (
+            ClientEra::Auto,
+            |b| b.head(0, 502, ""),
+            false,
+            "server/discover: the server answers with the status 502 (no content type, no body)",
+        ),
+        (
+            ClientEra::Auto,
+            |b| b.head(0, 504, ""),
+            false,
+            "server/discover: the server answers with the status 504 (no content type, no body)",
+        ),
+        (
+            ClientEra::Auto,
+            |b| b.head(0, 401, ""),
+            false,
+            "server/discover: the server requires an authorization (status 401) (no content type, no body)",
+        ),
+        (
+            ClientEra::Auto,
+            |b| b.client.handle_loss(b.sent[0].id, "refused", b.now),
+            false,
+            "server/discover: the connection fails: refused",
+        ),
         (
             ClientEra::Auto,
             |b| b.head(0, 500, ""),
@@ -1397,10 +1434,11 @@ fn a_failure_says_whether_the_server_may_be_one_of_the_other_era() {
             "the server does not speak MCP at this address: initialize: the content type is neither that of JSON nor that of a stream of events (status 200, text/html, \"<html>\")",
         ),
     ];
-    for (era, happens, is_of_probe, why) in rows {
+    for (era, happens, may_be_legacy, why) in rows {
         let mut bench = Bench::new(era);
         happens(&mut bench);
-        assert_eq!((bench.lost, bench.failed_at_probe), (vec![format!("failed: {why}")], is_of_probe));
+        bench.pump();
+        assert_eq!((bench.lost, bench.may_be_legacy), (vec![format!("failed: {why}")], may_be_legacy));
     }
 }
 

@@ -117,6 +117,18 @@ impl HttpFault {
         self.is_unauthorized() || matches!(self, Self::Overloaded { .. })
     }
 
+    /// Returns `true` if a response to the probe with this fault may have come because of the probe.
+    pub(super) const fn leaves_era_in_doubt(&self) -> bool {
+        !matches!(
+            self,
+            Self::Disconnected(_)
+                | Self::Redirected { .. }
+                | Self::Unauthorized { .. }
+                | Self::Overloaded { .. }
+                | Self::Status(429 | 502..=504)
+        )
+    }
+
     /// Returns `true` if the text of the fault has the status.
     pub(super) const fn has_status(&self) -> bool {
         matches!(self, Self::Status(_) | Self::Overloaded { .. } | Self::Unauthorized { .. } | Self::Redirected { .. })
