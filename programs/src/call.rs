@@ -266,7 +266,10 @@ impl Calling {
                     Era::Auto => ("the handshake", LEGACY_HINT),
                     _ => ("the handshake", ""),
                 };
-                let why = format!("timed out: the server did not answer {what} within {span:?} (--start-timeout){hint}");
+                let why = format!(
+                    "timed out: the server did not answer {what} within {span:?} (--start-timeout){hint}{}",
+                    self.display.astray()
+                );
                 return Verdict::Exit(complain("call", why, status::TIMED_OUT));
             }
             Some(Err(_)) => return Verdict::Lost { why: None, last_progress: String::new() },
@@ -368,7 +371,11 @@ impl Calling {
                         format!("it was not done within {:?} (--max-total)", limits.max_total.unwrap_or_default())
                     }
                 };
-                Verdict::Exit(complain("call", format_args!("timed out: {why}{last_progress}"), status::TIMED_OUT))
+                Verdict::Exit(complain(
+                    "call",
+                    format_args!("timed out: {why}{last_progress}{}", self.display.astray()),
+                    status::TIMED_OUT,
+                ))
             }
             Outcome::Error(error) => {
                 let why = format!("the server answered with an error: {}{last_progress}", explained(&error));

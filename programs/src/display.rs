@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use protocol_core::{LogRecord, Progress, Unreadable};
+use protocol_core::{LogRecord, Progress, Unreadable, Violation};
 
 /// The length of a bar in units. Progress is a fraction, and the bar counts whole numbers.
 const PARTS: f64 = 1_000_000.0;
@@ -17,6 +17,8 @@ pub(super) struct Display {
     state: Mutex<State>,
     /// The number of frames of the server that are no message.
     unreadable: AtomicUsize,
+    /// The last response of the server that names no request.
+    astray: Mutex<Option<String>>,
 }
 
 /// The maximum number of frames that are no message and are shown. A server may write a whole log to its standard output.
@@ -43,7 +45,7 @@ impl Display {
 
     fn new(target: Option<fn() -> ProgressDrawTarget>) -> Self {
         let state = State { shown: Progress::default(), updates: 0, target, bar: None, asking: 0, over: false };
-        Self { state: Mutex::new(state), unreadable: AtomicUsize::new(0) }
+        Self { state: Mutex::new(state), unreadable: AtomicUsize::new(0), astray: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,13 +112,23 @@ impl Display {
         self.print(&log_line(record));
     }
 
-    /// Shows a frame of the server that is no message, unless there were many before.
+    /// Shows a frame of the server that is no message, or that answers no request, unless there were many before.
     pub(super) fn unreadable(&self, frame: &Unreadable) {
+        if frame.rule == Violation::UnknownResponse {
+            *self.astray.lock().unwrap_or_else(PoisonError::into_inner) = Some(one_line(&frame.to_string()));
+        }
         let shown = self.unreadable.fetch_add(1, Ordering::Relaxed);
         let more = if shown + 1 == MAX_UNREADABLE { "; further ones are not shown" } else { "" };
         if shown < MAX_UNREADABLE {
-            self.print(&one_line(&format!("call: the server has sent something else than a message: {frame}{more}")));
+            let what = if frame.rule == Violation::UnknownResponse { "" } else { "something else than a message: " };
+            self.print(&one_line(&format!("call: the server has sent {what}{frame}{more}")));
         }
+    }
+
+    /// The end of a message about a timeout: the last response of the server that names no request, if there was one.
+    pub(super) fn astray(&self) -> String {
+        let astray = self.astray.lock().unwrap_or_else(PoisonError::into_inner);
+        astray.as_ref().map_or_else(String::new, |frame| format!("; the server has sent {frame}"))
     }
 
     /// Prints a line above the bar.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use protocol_core::{
     Answer, Ask, CancelReason, Elicited, Event, InputFailed, Notice, Op, Outcome, Progress, ReplyKind, RouteKind,
-    SubscriptionFilter, TimeoutKind,
+    SubscriptionFilter, TimeoutKind, Violation,
 };
 use serde_json::Value;
 
@@ -266,6 +266,8 @@ pub fn event(event: &Event) -> String {
         Event::Notice(_) => "notice".to_owned(),
         Event::Alarm(id) => format!("alarm {}", number(id)),
         Event::Violation(rule) => format!("violation {rule:?}"),
+        // A response whose id has the wrong type: for the guarantees this is a violation as any other.
+        Event::Unreadable(frame) if frame.rule == Violation::UnknownResponse => format!("violation {:?}", frame.rule),
         Event::Unreadable(frame) => format!("unreadable {:?}", frame.rule),
         Event::HandshakeRefused(error) => format!("refused {}", error.code),
         Event::Closed(reason) => format!("closed {reason:?}"),

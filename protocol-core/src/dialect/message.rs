@@ -63,6 +63,11 @@ pub(crate) enum Message {
         number: Option<u64>,
         body: ResponseBody<Payload>,
     },
+    /// A response whose id is the number of an exchange of ours, written as text.
+    Misaddressed {
+        number: u64,
+        frame: Box<Unreadable>,
+    },
     /// Progress on an exchange of ours. `number` is `None` if the token cannot be one of ours.
     Progress {
         number: Option<u64>,
@@ -111,6 +116,27 @@ pub(crate) enum Message {
         /// The error to reply with, and the id of the request if it could be read.
         answer: Option<(Option<WireId>, RpcError)>,
     },
+}
+
+impl Message {
+    /// A response with this id in `frame`.
+    pub(crate) fn response(id: &WireId, body: ResponseBody<Payload>, frame: Frame<'_>) -> Self {
+        let number = id.as_ours();
+        let as_text = if let WireId::Str(text) = id { number_in(text) } else { None };
+        match as_text {
+            Some(number) => {
+                let found = *wire::misshapen(frame.as_bytes(), Violation::UnknownResponse);
+                let hint = Some("its id is text, and that of the request is a number");
+                Self::Misaddressed { number, frame: Box::new(Unreadable { hint, ..found }) }
+            }
+            None => Self::Response { number, body },
+        }
+    }
+}
+
+/// The number that is written in exactly this way.
+fn number_in(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|number: &u64| alloc::format!("{number}") == text)
 }
 
 /// The caller of a stateless request, as the `_meta` of the request describes it.

@@ -52,6 +52,7 @@ impl Session {
     fn handle_message(&mut self, message: Message, frame: Bytes) {
         match message {
             Message::Response { number, body } => self.handle_response(number, body.cut(frame)),
+            Message::Misaddressed { number, frame } => self.handle_misaddressed(number, frame),
             Message::Progress { number, progress, partial } => self.handle_progress(number, progress, partial),
             Message::Request { id, request, meta, token, depth, caller } => {
                 let terms = self.terms(caller, &frame);
@@ -538,6 +539,17 @@ impl Session {
             if !self.is_closed() && self.response_target(number).is_some() {
                 self.handle_response(Some(number), ResponseBody::Unreadable(Box::new(frame.clone())));
             }
+        }
+    }
+
+    /// Handles a response whose id is the text of the number of an exchange: it ends nothing, but its frame is reported if the exchange is
+    /// open, since what follows would be a timeout without a reason.
+    fn handle_misaddressed(&mut self, number: u64, frame: Box<Unreadable>) {
+        if number < self.next && self.response_target(number).is_some() {
+            self.stats.count(frame.rule);
+            self.push_event(Event::Unreadable(frame));
+        } else {
+            self.violation(frame.rule);
         }
     }
 

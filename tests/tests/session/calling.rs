@@ -596,6 +596,32 @@ fn o28_a_response_to_no_request_is_a_violation_and_ends_no_call() {
     }
 }
 
+/// Seen in the field: a server that makes text of each id. The only sign of its answers was the timeout.
+#[test]
+fn o28_an_answer_with_the_id_of_an_open_request_as_text_is_shown_and_ends_nothing() {
+    let answer = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}"#);
+    let mut client = Scripted::client(client_config());
+    client.call();
+    client.drain().frame(&answer("2"));
+    let events = client.events();
+    let [Event::Unreadable(found)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(
+        found.to_string(),
+        r#"a response to a request that was never made: {"jsonrpc":"2.0","id":"2","result":{}} (its id is text, and that of the request is a number)"#
+    );
+    assert_eq!(client.session.stats().violations(Violation::UnknownResponse), 1);
+    // No request is open that these could have been meant for.
+    for id in ["1", "3", "02", "+2", "2.0", " 2", "a"] {
+        client.frame(&answer(id));
+        assert_eq!(client.events(), [Event::Violation(Violation::UnknownResponse)], "{id}");
+    }
+    client.frame(&result(2));
+    assert_eq!(client.outcome(), Outcome::Result(Json::empty_object()));
+    let mut opening = Scripted::new(client_config());
+    opening.drain().frame(&answer("1"));
+    assert!(matches!(opening.events()[..], [Event::Unreadable(_)]), "the handshake");
+}
+
 #[test]
 fn o28_a_response_that_comes_before_its_request_was_sent_is_a_violation() {
     let mut client = Scripted::client(client_config());

@@ -76,7 +76,7 @@ impl Mcp {
                     Body::Malformed(why) => ResponseBody::malformed(frame, why),
                     Body::Result(_) | Body::Missing => ResponseBody::malformed(frame, "`result` is no object"),
                 };
-                Message::Response { number: id.as_ours(), body }
+                Message::response(&id, body, frame)
             }
             Err(Malformed { violation, answer, recovered }) => {
                 // A client does not reply to a malformed message without an id, since a server may print other text to its output. A

@@ -48,7 +48,7 @@ impl Tesseron {
                     Body::Error(error) => ResponseBody::Error(error),
                     Body::Malformed(why) => ResponseBody::malformed(frame, why),
                 };
-                Message::Response { number: id.as_ours(), body }
+                Message::response(&id, body, frame)
             }
             Err(Malformed { violation, answer, recovered }) => {
                 // A request in which only the parameters are invalid gets an error reply. Any other text that is not a message is ignored
