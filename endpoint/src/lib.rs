@@ -112,4 +112,4 @@ pub use service::{
     Catalog, Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
     ResourceTemplate, ResourceUri, SchemaRefused, Service, Tool, ToolError,
 };
-pub use state::{CallError, CallOutcome, Counters};
+pub use state::{CallError, CallOutcome, Counters, ListFailed};

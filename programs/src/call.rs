@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use adapter_io::{Error, Exit};
-use endpoint::{Call, CallError, CallOutcome, Client, Peer};
+use endpoint::{Call, CallError, CallOutcome, Client, ListFailed, Peer};
 use protocol_core::http::{HttpFailure, HttpReason};
 use protocol_core::mcp::Era;
 use protocol_core::{
@@ -425,12 +425,12 @@ impl Calling {
         F: FnMut() -> C,
         C: Future<Output = ()>,
     {
-        let (mut tools, mut prompts) = (Ok(Vec::new()), Ok(Vec::new()));
-        let listed = {
+        let (mut tools, mut prompts) = ((Vec::new(), None), (Vec::new(), None));
+        let ended = {
             let listing = async {
-                tools = or_empty(peer.list_tools().await);
+                tools = listed(peer.list_tools().await);
                 if peer.info().is_some_and(|peer| peer.capabilities.prompts) {
-                    prompts = or_empty(peer.list_prompts().await);
+                    prompts = listed(peer.list_prompts().await);
                 }
             };
             // The request for each page has the time limits of a call, and all pages together have the limit `max_total`.
@@ -445,9 +445,8 @@ impl Calling {
         };
         // Whatever was listed is shown, even if something else was not.
         self.display.end();
-        let is_whole = matches!(listed, Some(Ok(()))) && tools.is_ok();
-        let (tools, tools_failed) = tools.map_or_else(|error| (Vec::new(), Some(error)), |tools| (tools, None));
-        let (prompts, prompts_failed) = prompts.map_or_else(|error| (Vec::new(), Some(error)), |prompts| (prompts, None));
+        let ((tools, tools_failed), (prompts, prompts_failed)) = (tools, prompts);
+        let is_whole = matches!(ended, Some(Ok(()))) && tools_failed.is_none();
         let status = print(&table(&tools, &prompts));
         match (tools.is_empty(), prompts.is_empty()) {
             (true, true) if is_whole && prompts_failed.is_none() => {
@@ -464,11 +463,16 @@ impl Calling {
             dropped => faults.push(format!("{dropped} without a name, left out")),
         }
         say_mended("the list", &faults);
-        let Some(listed) = listed else { return cancelled() };
-        let failures = [("tools", tools_failed), ("prompts", prompts_failed), ("rest", listed.err())];
+        let Some(ended) = ended else { return cancelled() };
+        let how = |shown: usize| if shown == 0 { "failed" } else { "is not complete" };
+        let failures = [
+            ("tools", how(tools.len()), tools_failed),
+            ("prompts", how(prompts.len()), prompts_failed),
+            ("rest", "failed", ended.err()),
+        ];
         let mut verdict = None;
-        for (what, error) in failures.into_iter().filter_map(|(what, error)| Some((what, error?))) {
-            say(format_args!("call: the list of {what} failed"));
+        for (what, how, error) in failures.into_iter().filter_map(|(what, how, error)| Some((what, how, error?))) {
+            say(format_args!("call: the list of {what} {how}"));
             match self.failed(error) {
                 lost @ Verdict::Lost { .. } => return lost,
                 failed => verdict = verdict.or(Some(failed)),
@@ -545,12 +549,16 @@ fn outcome(error: CallError) -> Result<Outcome, CallError> {
     }
 }
 
-/// Replaces the error about a list that the server does not support by an empty list.
-fn or_empty<T>(list: Result<Vec<T>, CallError>) -> Result<Vec<T>, CallError> {
-    list.or_else(|error| match outcome(error)? {
-        Outcome::Invalid(Invalid::Unsupported) => Ok(Vec::new()),
-        outcome => Err(CallError::Ended(outcome)),
-    })
+/// The items of a list that came, and the error of those that did not. A list that the server does not support is empty.
+fn listed<T>(list: Result<Vec<T>, ListFailed<T>>) -> (Vec<T>, Option<CallError>) {
+    match list {
+        Ok(items) => (items, None),
+        Err(ListFailed { items, why }) => match outcome(why) {
+            Ok(Outcome::Invalid(Invalid::Unsupported)) => (items, None),
+            Ok(outcome) => (items, Some(CallError::Ended(outcome))),
+            Err(why) => (items, Some(why)),
+        },
+    }
 }
 
 /// The last progress as text, to be appended to a message about a call that was cut short.

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::state::diagnose::Span;
-use crate::state::{CallError, CallSlot, Counters, Shared, State};
+use crate::state::{CallError, CallSlot, Counters, ListFailed, Shared, State};
 use engine::VerbEffects;
 use protocol_core::dialect::mcp::Era;
 use protocol_core::dialect::{
@@ -284,8 +284,9 @@ impl Peer {
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or a cursor is repeated.
-    pub async fn list_tools(&self) -> Result<Vec<ToolInfo>, CallError> {
+    /// [`ListFailed`] with the [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or
+    /// a cursor is repeated.
+    pub async fn list_tools(&self) -> Result<Vec<ToolInfo>, ListFailed<ToolInfo>> {
         self.list(Invoke::list_tools, ToolInfo::read).await
     }
 
@@ -296,8 +297,9 @@ impl Peer {
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or a cursor is repeated.
-    pub async fn list_prompts(&self) -> Result<Vec<PromptInfo>, CallError> {
+    /// [`ListFailed`] with the [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or
+    /// a cursor is repeated.
+    pub async fn list_prompts(&self) -> Result<Vec<PromptInfo>, ListFailed<PromptInfo>> {
         self.list(Invoke::list_prompts, PromptInfo::read).await
     }
 
@@ -308,8 +310,9 @@ impl Peer {
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or a cursor is repeated.
-    pub async fn list_resources(&self) -> Result<Vec<ResourceInfo>, CallError> {
+    /// [`ListFailed`] with the [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or
+    /// a cursor is repeated.
+    pub async fn list_resources(&self) -> Result<Vec<ResourceInfo>, ListFailed<ResourceInfo>> {
         self.list(Invoke::list_resources, ResourceInfo::read).await
     }
 
@@ -320,8 +323,9 @@ impl Peer {
     /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or a cursor is repeated.
-    pub async fn list_resource_templates(&self) -> Result<Vec<ResourceTemplateInfo>, CallError> {
+    /// [`ListFailed`] with the [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages, or
+    /// a cursor is repeated.
+    pub async fn list_resource_templates(&self) -> Result<Vec<ResourceTemplateInfo>, ListFailed<ResourceTemplateInfo>> {
         self.list(Invoke::list_resource_templates, ResourceTemplateInfo::read).await
     }
 
@@ -411,8 +415,20 @@ impl Peer {
     }
 
     /// Requests all pages of a list.
-    async fn list<T>(&self, page_from: fn(Option<Text>) -> Invoke, read: fn(Json) -> Option<T>) -> Result<Vec<T>, CallError> {
+    async fn list<T>(&self, page_from: fn(Option<Text>) -> Invoke, read: fn(Json) -> Option<T>) -> Result<Vec<T>, ListFailed<T>> {
         let mut items = Vec::new();
+        match self.list_into(&mut items, page_from, read).await {
+            Ok(()) => Ok(items),
+            Err(why) => Err(ListFailed { items, why }),
+        }
+    }
+
+    async fn list_into<T>(
+        &self,
+        items: &mut Vec<T>,
+        page_from: fn(Option<Text>) -> Invoke,
+        read: fn(Json) -> Option<T>,
+    ) -> Result<(), CallError> {
         let (mut cursor, mut cursors) = (None, BTreeSet::new());
         for _ in 0..MAX_PAGES {
             let call = page_from(cursor);
@@ -426,7 +442,7 @@ impl Peer {
                 let counter = &mut state.counters.entries_dropped;
                 *counter = counter.saturating_add(u64::try_from(dropped).unwrap_or(u64::MAX));
             });
-            let Some(next) = page.next else { return Ok(items) };
+            let Some(next) = page.next else { return Ok(()) };
             // The hash is enough: a peer that makes two of them equal cuts its own list short.
             let mut hasher = DefaultHasher::new();
             next.hash(&mut hasher);

@@ -109,6 +109,23 @@ pub enum CallError {
     Unreadable(String),
 }
 
+/// The error of a list of which a page could not be read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{why}")]
+pub struct ListFailed<T> {
+    /// The items of the pages that were read before.
+    pub items: Vec<T>,
+    /// The error of the page that failed, or what is wrong with the list.
+    #[source]
+    pub why: CallError,
+}
+
+impl<T> From<ListFailed<T>> for CallError {
+    fn from(failed: ListFailed<T>) -> Self {
+        failed.why
+    }
+}
+
 impl From<JsonError> for CallError {
     fn from(error: JsonError) -> Self {
         Self::Unreadable(error.to_string())

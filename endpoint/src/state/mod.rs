@@ -16,7 +16,7 @@ mod served_call_slot;
 mod subscriptions;
 
 pub(crate) use alarms::Alarmed;
-pub use call_outcome::{CallError, CallOutcome};
+pub use call_outcome::{CallError, CallOutcome, ListFailed};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
 pub(crate) use frozen::{Freezable, FrozenHandler, FrozenHandlers};
 pub(crate) use input_request::InputRequest;

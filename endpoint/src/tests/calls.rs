@@ -382,7 +382,7 @@ fn a_peer_lists_all_pages_pings_and_sets_the_log_level() {
         (0..25).map(|n| format!("t{n:02}")).collect::<Vec<_>>()
     );
     let missing = pair.wait(pair.client.list_prompts()).unwrap_err();
-    assert!(matches!(missing, CallError::NotSent(ref refused) if refused.why == SendError::Unsupported), "{missing}");
+    assert!(matches!(missing.why, CallError::NotSent(ref refused) if refused.why == SendError::Unsupported), "{missing}");
     assert!(pair.wait(pair.client.ping()).is_ok());
     assert!(pair.wait(pair.server.ping()).is_ok());
     assert!(pair.wait(pair.client.set_log_level(Level::Error)).is_ok());

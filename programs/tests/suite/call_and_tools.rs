@@ -934,15 +934,16 @@ fn an_answer_with_the_id_as_text_is_shown_at_once_and_again_as_the_reason_of_the
     assert!(why.starts_with("call: timed out: ") && why.ends_with(&format!("; {reason}")), "{ended:?}");
 }
 
-/// Seen in the field: a server whose cursor never advances. The list ended after 1000 requests.
+/// Seen in the field: a server whose cursor never advances. The list ended after 1000 requests, and then showed none of the tools.
 #[test]
 fn a_list_with_a_cursor_that_never_advances_ends_at_its_first_repetition() {
     let pages = r#"for page in 1 2; do
-            echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[],"nextCursor":""}}'; id=$((id+1)); read -r call
+            echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"t'$page'"}],"nextCursor":""}}'; id=$((id+1)); read -r call
             case $call in *'"cursor":""'*) ;; *) exit 1;; esac
         done"#;
     let pages = pages.replace("read -r call\n", "[ $page = 2 ] || read -r call\n");
     let ended = call(&["--list", "--", "sh", "-c", &scripted(&pages)]).with(1);
+    assert_eq!((&*ended.out, &*ended.err[0]), ("t1\nt2\n", "call: the list of tools is not complete"));
     assert!(ended.err[1].contains("its cursor \"\" is repeated"), "{ended:?}");
 }
 
