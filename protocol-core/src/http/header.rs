@@ -50,6 +50,11 @@ pub const WWW_AUTHENTICATE: &str = "www-authenticate";
 /// Tells some proxies not to collect a response before they pass it on.
 pub const X_ACCEL_BUFFERING: &str = "x-accel-buffering";
 
+/// The encoding of a body; `None` if the body is as it is.
+pub(crate) fn encoding<'h>(headers: &'h Headers<'_>) -> Option<&'h [u8]> {
+    headers.get_all(CONTENT_ENCODING).find(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity"))
+}
+
 /// The longest session id that a client accepts, in bytes.
 const MAX_SESSION_ID: usize = 1024;
 

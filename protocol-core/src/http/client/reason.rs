@@ -85,14 +85,12 @@ pub struct HttpExcerpt {
 
 impl HttpExcerpt {
     pub(super) fn of(head: &ResponseHead<'_>) -> Self {
-        let name = |name: &str| {
-            let value = head.headers.get_all(name).next()?;
-            (!value.is_empty()).then(|| Text::from(visible(value.get(..NAME_BYTES).unwrap_or(value))))
-        };
+        let text = |value: &[u8]| Text::from(visible(value.get(..NAME_BYTES).unwrap_or(value)));
+        let media_type = head.headers.get_all(header::CONTENT_TYPE).next().filter(|value| !value.is_empty());
         Self {
             status: head.status,
-            media_type: name(header::CONTENT_TYPE),
-            encoding: name(header::CONTENT_ENCODING),
+            media_type: media_type.map(text),
+            encoding: header::encoding(&head.headers).map(text),
             body: bytes::Bytes::new(),
         }
     }
@@ -112,7 +110,8 @@ impl fmt::Display for HttpExcerpt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.media_type.as_deref().unwrap_or("no content type"))?;
         if let Some(encoding) = &self.encoding {
-            write!(f, ", encoding {encoding}")?;
+            // The bytes of such a body tell a person nothing.
+            return write!(f, ", encoding {encoding}");
         }
         match &*self.body {
             [] => f.write_str(", no body"),

@@ -48,7 +48,10 @@ enum Form {
 impl Head {
     fn of(head: &ResponseHead<'_>) -> Self {
         let media_type = head.headers.get_all(header::CONTENT_TYPE).next().unwrap_or_default();
+        let is_encoded = header::encoding(&head.headers).is_some();
         let form = match () {
+            // The client asks for no encoding, and reads none.
+            () if is_encoded => Form::Other,
             () if is_media_type(media_type, JSON) => Form::Json,
             () if is_media_type(media_type, EVENT_STREAM) => Form::Events,
             () => Form::Other,
@@ -57,6 +60,7 @@ impl Head {
         let is_empty = matches!(head.status, 202 | 204 | 300..=399)
             || head.headers.get_all(header::CONTENT_LENGTH).any(|length| length == b"0");
         let fault = match head.status {
+            200..=299 if is_encoded && !is_empty => HttpFault::Encoded,
             200..=299 if form == Form::Other && !is_empty => HttpFault::MediaType,
             200..=299 => HttpFault::NoResponse,
             300..=399 => HttpFault::Redirected { status: head.status, location: location(&head.headers).map(Text::from) },

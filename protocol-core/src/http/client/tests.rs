@@ -1182,7 +1182,7 @@ fn the_reason_of_a_lost_call_has_the_request_and_what_was_heard_instead_of_its_r
         bench.pump();
         bench.end(1);
     }
-    let rows: [Row; 17] = [
+    let rows: [Row; 19] = [
         (
             "500",
             |b| typed(b, 500, &[("content-type", "text/plain")], b"out of\r\nmemory\n"),
@@ -1223,7 +1223,22 @@ fn the_reason_of_a_lost_call_has_the_request_and_what_was_heard_instead_of_its_r
         (
             "gzip",
             |b| typed(b, 200, &[("content-type", JSON), ("content-encoding", "gzip")], b"\x1f\x8b\x08\x00{"),
-            "tools/call: the response ends without an answer (status 200, application/json, encoding gzip, \"\\u{1f}\\x8b\\u{8}\\u{0}{\")",
+            "tools/call: the body has an encoding that the client did not ask for (status 200, application/json, encoding gzip)",
+        ),
+        (
+            // The call waited out its time limit.
+            "a stream in gzip that does not end",
+            |b| {
+                b.head_with(1, 200, &[("content-type", EVENTS), ("content-encoding", "gzip")]);
+                b.client.handle_chunk(b.sent[1].id, Bytes::from_static(b"\x1f\x8b\x08\x00"), b.now);
+                b.wait(seconds(1));
+            },
+            "tools/call: the body has an encoding that the client did not ask for (status 200, text/event-stream, encoding gzip)",
+        ),
+        (
+            "an error in gzip",
+            |b| typed(b, 500, &[("content-type", JSON), ("content-encoding", "gzip")], b"\x1f\x8b\x08\x00{"),
+            "tools/call: the server answers with the status 500 (application/json, encoding gzip)",
         ),
         (
             "an empty body",

@@ -79,6 +79,9 @@ pub enum HttpFault {
     /// The content type is none of MCP.
     #[error("the content type is neither that of JSON nor that of a stream of events")]
     MediaType,
+    /// The body has an encoding, such as gzip. The client asks for none, and reads none.
+    #[error("the body has an encoding that the client did not ask for")]
+    Encoded,
     /// The connection could not be made, or broke. Contains the error of the transport, at most 200 bytes of it.
     #[error("the connection fails{}{}", if .0.is_empty() { "" } else { ": " }, .0)]
     Disconnected(Text),
