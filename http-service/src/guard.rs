@@ -14,7 +14,8 @@ pub trait Guard: Send + Sync + 'static {
     /// end and of the client's end.
     ///
     /// # Cancel safety
-    /// The future may be dropped at any time, when the runtime shuts down.
+    /// The future may be dropped at any time: when the connection has been idle for too long
+    /// ([`ConnectionLimits::idle`](crate::ConnectionLimits::idle)), when the listener closes, or when the runtime shuts down.
     fn trusts(&self, local: SocketAddr, remote: SocketAddr) -> Pin<Box<dyn Future<Output = bool> + Send>>;
 
     /// Returns `true` if a request is admitted although its connection is not trusted. `token` is the bearer token in its header

@@ -45,7 +45,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct ConnectionLimits {
     /// The maximum number of open connections; zero counts as one. Further connections wait in the queue of the system. Default: 4096.
     pub connections: usize,
-    /// The time after which a connection is closed if no request is being served on it. A request is being served only once its body was
+    /// The time after which a connection is closed if no request is being served on it, also while a [`Guard`](crate::Guard) looks up who
+    /// has connected. A request is being served only once its body was
     /// read, so its head may take this long to arrive, and its body may take this long again. Default: 60 s.
     pub idle: Duration,
     /// The maximum number of header fields of a request over HTTP/1.1. A request with more is answered with 431. Default: 128.
@@ -372,15 +373,28 @@ where
 {
     let runtime = &connections.runtime;
     let activity = Arc::new(Activity::new(Arc::clone(runtime)));
+    let (mut timer, mut spare): (Box<dyn Timer + Send + Sync>, _) = (runtime.timer(), None);
     let is_trusted = match (connections.service.guard(), ends) {
-        (Some(guard), Some((local, remote))) => guard.trusts(local, remote).await,
+        (Some(guard), Some((local, remote))) => {
+            let mut trusts = guard.trusts(local, remote);
+            let until = runtime.now().saturating_add(connections.idle);
+            // Nothing was read from the connection, so no response is owed to the client.
+            let found = poll_fn(|cx| match open.phase(cx, &mut spare) {
+                Phase::Closing(_) | Phase::Closed => Poll::Ready(None),
+                Phase::Accepting => match trusts.as_mut().poll(cx) {
+                    Poll::Ready(is_trusted) => Poll::Ready(Some(is_trusted)),
+                    Poll::Pending => timer.poll_until(cx, until).map(|()| None),
+                },
+            });
+            let Some(is_trusted) = found.await else { return };
+            is_trusted
+        }
         _ => false,
     };
     let service = ConnectionService { service: connections.service.clone(), activity: Arc::clone(&activity), is_trusted };
     let socket = Socket::new(io);
     let mut connection = pin!(connections.builder.serve_connection(socket.clone(), service).into_owned());
-    let mut timer: Box<dyn Timer + Send + Sync> = runtime.timer();
-    let (mut is_closing, mut spare) = (false, None);
+    let mut is_closing = false;
     poll_fn(|cx| {
         match open.phase(cx, &mut spare) {
             Phase::Accepting => {}
