@@ -15,6 +15,7 @@ use protocol_core::config::Config;
 use protocol_core::dialect::Notice;
 use protocol_core::dialect::tesseron::{App, AppId};
 use protocol_core::drive::Machine as _;
+use protocol_core::json::Json;
 
 const TOOLS: &str = "notifications/tools/list_changed";
 
@@ -330,4 +331,21 @@ fn a_gateway_gets_the_whole_list_after_a_change() {
     assert_eq!((sent.len(), names(&sent[0]["params"]["actions"])), (2, vec!["first".into(), "second".into(), "third".into()]));
     assert_eq!(sent[0]["params"]["actions"][2]["timeoutMs"], 1500);
     assert_eq!(sent[1]["params"]["resources"][0]["subscribable"], true);
+}
+
+/// Several clients may share one server behind a bridge, and each begins with a handshake.
+#[test]
+fn a_subscription_outlives_another_handshake_on_the_byte_stream() {
+    let (mut served, _) = Served::new(service().resource(resource("clock:").subscribable())).welcomed();
+    assert_eq!(served.exchange("resources/subscribe", json!({"uri": "clock:"}))["result"], json!({}));
+    for (revision, id) in [("2025-06-18", "98"), ("2025-11-25", "99")] {
+        let [initialize, initialized] = hello(revision);
+        served.receive(initialize.replace(r#""id":0"#, &format!(r#""id":{id}"#)));
+        assert_eq!(served.sent()[0]["result"]["protocolVersion"], revision);
+        served.receive(initialized);
+        assert_eq!(served.endpoint.peer().update("clock:", &Json::null()), 1);
+        assert_eq!(served.sent_methods(), ["notifications/resources/updated"]);
+    }
+    assert_eq!(served.exchange("resources/unsubscribe", json!({"uri": "clock:"}))["result"], json!({}));
+    assert_eq!(served.endpoint.peer().update("clock:", &Json::null()), 0);
 }
