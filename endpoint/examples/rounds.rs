@@ -2,11 +2,9 @@
 //! for each.
 //!
 //!     rounds plain TIMES       a tool that asks for nothing
-//!     rounds could TIMES       the same tool, on a server that freezes handlers
-//!     rounds first TIMES       the first request of a tool that asks three times; its handler is frozen
+//!     rounds first TIMES       the first request of a tool that asks three times
 //!     rounds last TIMES        the last retry of that tool, with two answers in its state and a third beside it; its handler runs again
-//!     rounds again TIMES       the whole call of that tool: four requests; its handler runs again for each retry
-//!     rounds frozen TIMES      the same call, on a server that freezes handlers: its handler goes on with each retry
+//!     rounds whole TIMES       the whole call of that tool: four requests; its handler runs again for each retry
 //!     rounds state             prints the length, in bytes, of the state in the last retry
 
 use std::error::Error;
@@ -23,16 +21,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let times = |text: &str| text.parse::<usize>();
-    let freezes_handlers = matches!(arguments.as_slice(), ["could" | "first" | "frozen", _]);
-    let mut server = Server::new(if freezes_handlers { 1024 } else { 0 });
+    let mut server = Server::new();
     match arguments.as_slice() {
-        ["plain" | "could", text] => server.repeat(&request("plain", &json!({})), times(text)?),
+        ["plain", text] => server.repeat(&request("plain", &json!({})), times(text)?),
         ["first", text] => server.repeat(&request("asks", &json!({})), times(text)?),
         ["last", text] => {
             let last = server.last_retry()?;
             server.repeat(&last, times(text)?)
         }
-        ["again" | "frozen", text] => {
+        ["whole", text] => {
             for _ in 0..times(text)? {
                 let last = server.last_retry()?;
                 server.serve(&last)?;
@@ -46,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{}", state.as_str().len().saturating_sub(quotes));
             Ok(())
         }
-        _ => Err("usage: rounds plain|could|first|last|again|frozen TIMES, or rounds state".into()),
+        _ => Err("usage: rounds plain|first|last|whole TIMES, or rounds state".into()),
     }
 }
 
@@ -56,7 +53,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(frozen_handlers: usize) -> Self {
+    fn new() -> Self {
         let plain = Tool::new("plain", async |_: Context, ()| Ok::<_, ToolError>("done"));
         let asks = Tool::new("asks", async |context: Context, ()| {
             let mut answers = String::new();
@@ -66,7 +63,6 @@ impl Server {
             Ok::<_, ToolError>(answers)
         });
         let service = Service::new(Identity::new("s", "1")).tool(plain).tool(asks).seal_keys(SealKeys::new([7; 32]));
-        let service = service.configure(|config| config.limits.frozen_handlers = frozen_handlers);
         let executor = Executor::new();
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::once_store::{Claim, Lease, OnceStore};
 use crate::rounds::{EffectMark, EffectStep, Outcome, is_in_effect};
 use crate::service::ToolError;
-use crate::state::{SealWait, ServedCall, diagnose};
+use crate::state::{ServedCall, diagnose};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
@@ -106,25 +106,22 @@ impl Context {
         if is_in_effect(&**self.served()) {
             return Err(ToolError::failed("an effect cannot run within another effect"));
         }
-        let (served, key, nth) = loop {
-            let served = self.served();
-            match served.begin_effect(name, must_be_sealed) {
-                None => return Err(ToolError::Cancelled),
-                Some(EffectStep::Busy) => return Err(ToolError::failed(format!("the effect {name:?} is under way"))),
-                Some(EffectStep::NoKey) => return Err(ToolError::failed("there are no random bytes for the key of an effect")),
-                Some(EffectStep::NeedsRound) if served.is_blocking() => {
-                    return Err(ToolError::failed("a blocking handler cannot wait for a sealed key in MCP 2026-07-28"));
-                }
-                Some(EffectStep::NeedsRound) => {
-                    if !SealWait::new(served).await {
-                        return Err(ToolError::Cancelled);
-                    }
-                }
-                Some(EffectStep::Done(outcome)) => return Ok(outcome.into_result()?.decode()?),
-                Some(EffectStep::Run { key, nth }) => break (served, EffectKey(key), nth),
+        let served = self.served();
+        let (key, nth) = match served.begin_effect(name, must_be_sealed) {
+            None => return Err(ToolError::Cancelled),
+            Some(EffectStep::Busy) => return Err(ToolError::failed(format!("the effect {name:?} is under way"))),
+            Some(EffectStep::NoKey) => return Err(ToolError::failed("there are no random bytes for the key of an effect")),
+            Some(EffectStep::NeedsRound) if served.is_blocking() => {
+                return Err(ToolError::failed("a blocking handler cannot wait for a sealed key in MCP 2026-07-28"));
             }
+            Some(EffectStep::NeedsRound) => {
+                // The handler is dropped here, since its request ends with a round, unless its call is cancelled before.
+                served.cancelled().await;
+                return Err(ToolError::Cancelled);
+            }
+            Some(EffectStep::Done(outcome)) => return Ok(outcome.into_result()?.decode()?),
+            Some(EffectStep::Run { key, nth }) => (EffectKey(key), nth),
         };
-        // No request ends with a round while an effect is under way, so the handler serves the same call until the effect has ended.
         let mut running = Running { served, name, nth, outcome: None, claimed: None };
         if let Some(store) = served.once_store() {
             match self.claim(&*store, key.as_str()).await? {

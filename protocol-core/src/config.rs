@@ -198,9 +198,6 @@ pub struct Timeouts {
     pub close_grace: Duration,
     /// The time that a cancelled handler has to clean up. The session does not use it; the crate `endpoint` does. Default: 5 s.
     pub handler_grace: Duration,
-    /// The time for which a handler is kept between two requests of its call (MCP 2026-07-28), if [`Limits::frozen_handlers`] is not 0. The
-    /// session does not use it; the crate `endpoint` does. Default: 60 s.
-    pub frozen: Duration,
     /// The minimum time between the last progress update of a call and its response, for clients that drop an update if they read it
     /// together with the result. Default: zero.
     pub response_gap: Duration,
@@ -218,7 +215,6 @@ impl Default for Timeouts {
             cancel_grace: Duration::ZERO,
             close_grace: Duration::from_secs(5),
             handler_grace: Duration::from_secs(5),
-            frozen: Duration::from_secs(60),
             response_gap: Duration::ZERO,
         }
     }

@@ -39,10 +39,6 @@ pub struct Limits {
     /// call with [`crate::Invalid::TooManyRounds`]. The crate `endpoint` also asks the caller of an inbound call in at most this many
     /// rounds. Default: 8.
     pub input_rounds: u8,
-    /// The maximum number of handlers that are kept between two requests of their calls (MCP 2026-07-28). When one more is kept, the oldest
-    /// is dropped, and runs again from its first line for the retry of its call. The session does not use it; the crate `endpoint` does.
-    /// Default: 1024, but 0 in a build with debug assertions, so that handlers always run again while they are developed.
-    pub frozen_handlers: usize,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,
     /// The number of unpolled events at which [`crate::Session::wants_input`] turns `false`. The events of one batch, and those of
@@ -79,7 +75,6 @@ impl Default for Limits {
             requests_per_second: None,
             subscriptions: 1024,
             input_rounds: 8,
-            frozen_handlers: if cfg!(debug_assertions) { 0 } else { 1024 },
             batch: 64,
             events: 1024,
             output_bytes: 1 << 20,

@@ -21,8 +21,6 @@ use protocol_core::json::{Json, Text};
 /// request of the call instead, as soon as the handler is pending and no effect is under way, and the handler is dropped. When the caller
 /// sends its request again with the answer, the handler runs again from its first line, and every input request that was answered before
 /// resolves at once. Everything else that the handler does is repeated, except for effects in [`Context::once`](super::Context::once).
-/// Instead of being dropped, a handler may be kept, and go on with the answer
-/// ([`Limits::frozen_handlers`](protocol_core::Limits::frozen_handlers)).
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
@@ -183,7 +181,7 @@ impl<T> Future for AskFuture<T> {
                         continue;
                     };
                     let place = |place| is_kept.then_some((Arc::clone(&served), place));
-                    match Self::begin(served.current(), ask, key, within, is_kept) {
+                    match Self::begin(&served, ask, key, within, is_kept) {
                         Ok(Begun::Sent(stage)) => this.stage = stage,
                         Ok(Begun::InRound(at, wait)) => (this.stage, this.place) = (Stage::InRound(wait), place(at)),
                         Ok(Begun::Answered(at, answer)) => {
@@ -205,7 +203,7 @@ impl<T> Future for AskFuture<T> {
                     }
                 }
                 Stage::InRound(wait) => match Pin::new(wait).poll(cx) {
-                    Poll::Ready(answer) => break Given::Answer(answer),
+                    Poll::Ready(failed) => break Given::Answer(Err(failed)),
                     Poll::Pending => return Poll::Pending,
                 },
                 // A future must not be polled after its end. If it is, this future stays pending instead of panicking.
@@ -216,7 +214,7 @@ impl<T> Future for AskFuture<T> {
         let Some(read) = this.read.take() else { return Poll::Pending };
         let (value, kept) = read(given);
         if let (Some((served, place)), Some(kept)) = (this.place.take(), kept) {
-            served.current().keep_answer(&place, kept);
+            served.keep_answer(&place, kept);
         }
         Poll::Ready(value)
     }

@@ -40,9 +40,9 @@ impl Context {
         Self { served }
     }
 
-    /// The inbound call that the handler serves now. After each round for which the handler was frozen, this is another inbound call.
+    /// The inbound call that the handler serves.
     pub(crate) fn served(&self) -> &Arc<ServedCall> {
-        self.served.current()
+        &self.served
     }
 
     /// The values that the transport attached to the frame of the request, such as the head of an HTTP request. Empty on transports with
@@ -96,9 +96,8 @@ impl Context {
     }
 
     /// Returns `true` once the call has ended with a round (MCP 2026-07-28), so that the caller's call goes on with a retry. A handler that
-    /// is dropped in this state runs again from its first line for the retry. A frozen handler goes on with the retry, and then this method
-    /// returns `false` again. A guard that reports the end of the caller's call when it is dropped must check this method, and report
-    /// nothing if the method returns `true`.
+    /// is dropped in this state runs again from its first line for the retry. A guard that reports the end of the caller's call when it is
+    /// dropped must check this method, and report nothing if the method returns `true`.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served().has_ended_in_round()
@@ -274,13 +273,13 @@ impl Cancellation {
     /// Returns `true` once the handler should stop; see [`Context::is_cancelled`].
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.served.current().is_cancelled()
+        self.served.is_cancelled()
     }
 
     /// The reason for which the call was cancelled; `None` if it was not.
     #[must_use]
     pub fn reason(&self) -> Option<CancelReason> {
-        self.served.current().why.get().cloned()
+        self.served.why.get().cloned()
     }
 
     /// Waits until the call is cancelled, and returns the reason. Never resolves if the handler ends first.

@@ -16,13 +16,10 @@ use crate::client::{Client, InputContext, answer, serve};
 use crate::context::Context;
 use crate::extensions::Extensions;
 use crate::peer::Peer;
-use crate::rounds::StateId;
 use crate::service::{Service, Start, WatcherGuard};
 use crate::state::diagnose::{self, Note};
-use crate::state::{
-    Alarmed, AsksInRounds, CallOutcome, Freezable, FrozenHandler, InputRequest, ServedCall, ServedCallSlot, Shared, State,
-};
-use engine::{BlockingTask, BoxFuture, Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
+use crate::state::{Alarmed, AsksInRounds, CallOutcome, InputRequest, ServedCall, ServedCallSlot, Shared, State};
+use engine::{BlockingTask, Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Ask, LogRecord, Notice, Reply, Request, tesseron};
@@ -102,8 +99,6 @@ enum Work {
     Diagnose(Note),
     /// A value to drop outside of the lock, since it may hold a waker.
     Forget(Arc<InputRequest>),
-    /// A handler of the application, to drop outside of the lock.
-    Discard(Box<FrozenHandler>),
 }
 
 impl Work {
@@ -112,7 +107,6 @@ impl Work {
         match self {
             Self::Wake(waker) => waker.wake(),
             Self::Diagnose(note) => note.record(),
-            Self::Discard(frozen) => frozen.discard(),
             Self::Forget(input_request) => drop(input_request),
             other => drop(other),
         }
@@ -372,7 +366,7 @@ impl Endpoint {
 
     fn run(&mut self, piece: Work) {
         match piece {
-            Work::Wake(_) | Work::Forget(_) | Work::Discard(_) | Work::Diagnose(_) => piece.finish(),
+            Work::Wake(_) | Work::Forget(_) | Work::Diagnose(_) => piece.finish(),
             Work::Serve(served, request) => {
                 served.span.serve(served.id, &request, served.depth(), &served.caller);
                 match &self.side {
@@ -412,21 +406,19 @@ impl Endpoint {
     }
 
     fn serve(&self, service: &Arc<Service>, served: Arc<ServedCall>, request: Request) {
-        let mut frozen = None;
         if let Some(retry) = request.retry() {
-            match served.resume(retry) {
-                Ok(state) => frozen = state,
-                Err(refusal) => return served.respond(Reply::Error(refusal)),
+            if let Err(refusal) = served.resume(retry) {
+                return served.respond(Reply::Error(refusal));
             }
             let mut work = VecDeque::new();
-            let older = self.shared.with_state(|state| state.replace_older(&served, frozen.as_ref(), self.now, &mut work));
+            let older = self.shared.with_state(|state| state.replace_older(&served, self.now, &mut work));
             each(work, Work::finish);
             if !older.is_empty() {
-                let beginning = Beginning { service: Arc::clone(service), served, request, frozen };
+                let beginning = Beginning { service: Arc::clone(service), served, request };
                 return self.shared.runtime().spawn(successor(older, beginning));
             }
         }
-        begin(&**self.shared.runtime(), service, served, request, frozen);
+        begin(&**self.shared.runtime(), service, served, request);
     }
 
     /// Calls code of the application. If the code panics, the panic is recorded, and the session goes on.
@@ -439,25 +431,11 @@ impl Endpoint {
     }
 }
 
-/// Begins the handler of a request. If a handler is frozen for the state `frozen`, that handler goes on instead.
-fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request, frozen: Option<StateId>) {
-    let start = service.start(&served, request);
-    // A frozen handler goes on only if the request would start a handler that may be frozen, which a `Task` may not.
-    if let Start::Handler(_) | Start::Inline(..) = start
-        && let Some(handler) = frozen.and_then(|state| served.thaw(&state))
-    {
-        return runtime.spawn(freezable(served, handler));
-    }
-    match start {
+/// Begins the handler of a request.
+fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request) {
+    match service.start(&served, request) {
         Start::Reply(reply) => served.respond(reply),
         Start::Task(task) => runtime.spawn(task),
-        Start::Handler(handler) => runtime.spawn(freezable(served, handler)),
-        Start::Inline(handler, context, arguments) if served.may_freeze() => {
-            let begin = || handler(context, arguments).map_err(|handler| Freezable::new(Arc::clone(&served), handler));
-            if let Some(task) = Task::begin_in_place(&served, begin) {
-                runtime.spawn(Box::pin(task));
-            }
-        }
         Start::Inline(handler, context, arguments) => {
             if let Some(task) = Task::begin_in_place(&served, || handler(context, arguments)) {
                 runtime.spawn(Box::pin(task));
@@ -469,11 +447,6 @@ fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, requ
             runtime.spawn_blocking(Box::new(move || task.run()));
         }
     }
-}
-
-/// The task of a handler that may be frozen.
-fn freezable(served: Arc<ServedCall>, handler: BoxFuture<'static, Reply>) -> BoxFuture<'static, ()> {
-    Box::pin(Task::new(Arc::clone(&served), Freezable::new(served, handler)))
 }
 
 /// Drives `endpoint` over `transport` until the endpoint is closed, and returns the reason for which the session closed. By then all frames
@@ -706,13 +679,7 @@ impl State {
                 let mode = self.session.input_mode(id);
                 let in_rounds =
                     self.round_setup.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
-                let in_rounds = in_rounds.then(|| {
-                    // On another lane than the channel no handler is frozen: a transport with several lanes drops the session of a
-                    // stateless request after its response.
-                    let may_freeze = self.session.config().limits.frozen_handlers > 0
-                        && self.session.lane(id).is_none_or(|lane| lane == Lane::CHANNEL);
-                    AsksInRounds { request: request.clone(), may_freeze }
-                });
+                let in_rounds = in_rounds.then(|| AsksInRounds { request: request.clone() });
                 let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions, in_rounds));
                 self.served_calls.insert(id, ServedCallSlot::new(Arc::clone(&served)));
                 work.push_back(Work::Serve(served, request));
@@ -788,7 +755,6 @@ impl State {
             match alarm {
                 Alarmed::Sleeper(waker) => add(late, waker.map(Work::Wake)),
                 Alarmed::Grace(id) => self.abandon(id, late),
-                Alarmed::Frozen(id) => add(late, self.frozen.remove(id).map(Work::Discard)),
             }
         }
     }
@@ -822,15 +788,11 @@ impl State {
         }
     }
 
-    /// Ends everything that is still open. The frozen handlers are not in the session, so they are discarded here. Calls and input requests
-    /// are ended here only as a safeguard, since the session has ended them by then.
+    /// Ends everything that is still open. Calls and input requests are ended here only as a safeguard, since the session has ended them by
+    /// then.
     fn close(&mut self, reason: CloseReason, grace_ends: Instant, work: &mut VecDeque<Work>) {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));
-        for frozen in self.frozen.take_all() {
-            let _ = self.alarms.clear(frozen.alarm);
-            work.push_back(Work::Discard(frozen));
-        }
         for slot in self.calls.values_mut() {
             if slot.is_open() {
                 add(work, slot.end(CallOutcome::new(Outcome::Lost, None, None)).map(Work::Wake));

@@ -20,7 +20,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Work, begin};
-use crate::rounds::StateId;
 use crate::service::Service;
 use crate::state::{EffectWait, ServedCall, State};
 use engine::{BoxFuture, TaskEnd, TaskOwner as _};
@@ -28,12 +27,11 @@ use protocol_core::dialect::Request;
 use protocol_core::session::CancelReason;
 use protocol_core::time::Instant;
 
-/// A handler that has not begun, with its request and the state of a frozen handler that may go on in its place.
+/// A handler that has not begun, with its request.
 pub(super) struct Beginning {
     pub(super) service: Arc<Service>,
     pub(super) served: Arc<ServedCall>,
     pub(super) request: Request,
-    pub(super) frozen: Option<StateId>,
 }
 
 /// Begins a run once the effects of the runs that it replaces have ended.
@@ -57,9 +55,9 @@ impl Future for Successor {
             ready!(Pin::new(wait).poll(cx));
             this.waits.pop();
         }
-        if let Some(Beginning { service, served, request, frozen }) = this.beginning.take() {
+        if let Some(Beginning { service, served, request }) = this.beginning.take() {
             let shared = Arc::clone(&served.shared);
-            begin(&**shared.runtime(), &service, served, request, frozen);
+            begin(&**shared.runtime(), &service, served, request);
         }
         Poll::Ready(())
     }
@@ -75,21 +73,9 @@ impl Drop for Successor {
 }
 
 impl State {
-    /// Cancels all older runs of the call whose newest request is `served`. Drops the frozen handlers of the call, except the one for the
-    /// state `frozen`. Returns the older runs that have an effect under way.
-    pub(super) fn replace_older(
-        &mut self,
-        served: &ServedCall,
-        frozen: Option<&StateId>,
-        now: Instant,
-        work: &mut VecDeque<Work>,
-    ) -> Vec<Arc<ServedCall>> {
+    /// Cancels all older runs of the call whose newest request is `served`. Returns the older runs that have an effect under way.
+    pub(super) fn replace_older(&mut self, served: &ServedCall, now: Instant, work: &mut VecDeque<Work>) -> Vec<Arc<ServedCall>> {
         let Some(mut log) = self.served_calls.get_mut(&served.id).and_then(|slot| slot.rounds.take()) else { return Vec::new() };
-        while let Some(other) = self.frozen.take_other(&log, frozen) {
-            log.take_over(other.log());
-            let _ = self.alarms.clear(other.alarm);
-            work.push_back(Work::Discard(other));
-        }
         let mut waits_for = Vec::new();
         let grace = now.max(self.session.time()).saturating_add(self.handler_grace);
         for id in self.served_calls.ids() {

@@ -5,7 +5,7 @@
 //! call of the session; a *run* is the execution of a handler for one of these requests. A handler that awaits an answer is dropped, and
 //! its request ends with the input requests that are open and a sealed log. The retry opens the log and runs the handler from its first
 //! line. Input requests and effects that are in the log resolve at once, and the first input request that is not in the log ends the retry
-//! in the same way. A frozen handler ([`crate::state`]) is not dropped: it goes on from where it waited, with the same log.
+//! in the same way.
 //!
 //! ```text
 //!   first request ---> the handler runs --- it is pending with open input requests ---> the request ends with a sealed log
@@ -59,10 +59,6 @@ pub(crate) struct RoundLog {
     effect_counts: Vec<(String, u32)>,
     /// Input requests without an answer.
     open: Vec<Open>,
-    /// The input requests of the round that has ended this run, if its handler may be frozen.
-    sent: Vec<Open>,
-    /// Answers to input requests for which the handler was frozen, until it takes them.
-    arrived: Vec<(u64, Result<Answer, AskFailed>)>,
     /// The number of input requests that were opened in this run.
     opened: u64,
     /// Effects that are under way.
@@ -147,7 +143,7 @@ struct PastAsk {
 }
 
 /// An input request without an answer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Open {
     number: u64,
     ask: Ask,
@@ -227,8 +223,6 @@ pub(crate) struct RunEnd {
     pub(crate) reports: u32,
     /// The last checkpoint.
     pub(crate) partial: Option<Json>,
-    /// `true` if the handler can go on from here ([`RoundLog::thaw`]).
-    pub(crate) may_freeze: bool,
 }
 
 /// The error for every state that does not open, has expired, or belongs to another request.
@@ -320,38 +314,6 @@ impl RoundLog {
         self.replacement
     }
 
-    /// Continues the run of a handler that was frozen, with the answers in this log, which was opened for the retry. Returns `false`, and
-    /// changes nothing, if an answer is missing or has the wrong shape: then the handler has to run again.
-    pub(crate) fn thaw(&mut self, frozen: &mut Self) -> bool {
-        let mut arrived = Vec::with_capacity(frozen.sent.len());
-        for Open { number, ask, entry } in &frozen.sent {
-            let answer = match self.recorded(&entry.of, entry.nth) {
-                Some((_, Some(answer))) => ask.read_answer(&answer).ok().map(Ok),
-                Some((_, None)) => Some(Err(AskFailed::TimedOut)),
-                None => None,
-            };
-            match answer {
-                Some(answer) => arrived.push((*number, answer)),
-                None => return false,
-            }
-        }
-        self.arrived = core::mem::take(&mut frozen.arrived);
-        self.arrived.append(&mut arrived);
-        self.ask_counts = core::mem::take(&mut frozen.ask_counts);
-        self.effect_counts = core::mem::take(&mut frozen.effect_counts);
-        (self.opened, self.missing) = (frozen.opened, frozen.missing.take());
-        // The handler has passed all entries of the log.
-        self.used_answers.fill(true);
-        self.used_effects.fill(true);
-        true
-    }
-
-    /// Takes the answer to an input request for which the handler was frozen.
-    pub(crate) fn take_arrived(&mut self, number: u64) -> Option<Result<Answer, AskFailed>> {
-        let at = self.arrived.iter().position(|(arrived, _)| *arrived == number)?;
-        Some(self.arrived.remove(at).1)
-    }
-
     /// The sampling depth of the previous request of the call.
     pub(crate) fn depth(&self) -> u8 {
         self.past.depth
@@ -441,7 +403,6 @@ impl RoundLog {
     /// Removes an input request that its handler no longer waits for.
     pub(crate) fn forget(&mut self, number: u64) {
         self.open.retain(|open| open.number != number);
-        self.arrived.retain(|(arrived, _)| *arrived != number);
     }
 
     /// Notes that the caller lacks the capabilities for an input request.
@@ -523,16 +484,13 @@ impl RoundLog {
 
     /// Ends the run and returns the reply to the request.
     pub(crate) fn end_run(&mut self, run: RunEnd, now: Duration) -> RoundEnd {
-        let RunEnd { depth, most, reports, partial, may_freeze } = run;
+        let RunEnd { depth, most, reports, partial } = run;
         self.has_ended = true;
         if let Some(error) = self.error.take() {
             return RoundEnd::Error(error);
         }
         if self.past.rounds >= most {
             return RoundEnd::Error(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds"));
-        }
-        if may_freeze {
-            self.sent.clone_from(&self.open);
         }
         let mut round = InputRound::new();
         let mut asked = Vec::with_capacity(self.open.len());

@@ -88,8 +88,6 @@ pub(crate) enum Start {
     Reply(Reply),
     /// By a [`Task`].
     Task(BoxFuture<'static, ()>),
-    /// By a handler that has not begun, and that may be frozen.
-    Handler(BoxFuture<'static, Reply>),
     /// By a handler that is polled once in place, and becomes a [`Task`] if it is pending.
     Inline(Arc<InPlace>, Context, Json),
     /// By a blocking job.
@@ -97,12 +95,9 @@ pub(crate) enum Start {
 }
 
 impl Start {
-    /// An answer by `future`: a task, or a handler that may be frozen if the call allows it.
+    /// An answer by a task that runs `future`.
     pub(crate) fn task(served: Arc<ServedCall>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
-        match served.may_freeze() {
-            true => Self::Handler(Box::pin(future)),
-            false => Self::Task(Box::pin(Task::new(served, future))),
-        }
+        Self::Task(Box::pin(Task::new(served, future)))
     }
 }
 

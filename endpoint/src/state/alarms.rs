@@ -1,5 +1,4 @@
-//! Alarms: the deadlines of the endpoint itself, for handlers that wait with a time limit, for the grace of cancelled handlers, and for
-//! frozen handlers.
+//! Alarms: the deadlines of the endpoint itself, for handlers that wait with a time limit, and for the grace of cancelled handlers.
 //!
 //! They are not deadlines of the session, since a handler may still clean up after the session has closed, and a closed session has no
 //! deadlines.
@@ -20,8 +19,6 @@ pub(crate) enum Alarmed {
     Sleeper(Option<Waker>),
     /// Ends the grace of a cancelled handler.
     Grace(InboundId),
-    /// Ends the time for which a handler is kept frozen. The handler has served the inbound call with this id.
-    Frozen(InboundId),
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +44,7 @@ impl Alarms {
     pub(crate) fn sleeper(&mut self, key: AlarmKey) -> Option<&mut Option<Waker>> {
         match self.pending.get_mut(&key)? {
             Alarmed::Sleeper(waker) => Some(waker),
-            Alarmed::Grace(_) | Alarmed::Frozen(_) => None,
+            Alarmed::Grace(_) => None,
         }
     }
 

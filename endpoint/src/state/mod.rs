@@ -7,7 +7,6 @@ mod alarms;
 mod call_outcome;
 mod call_slot;
 pub(crate) mod diagnose;
-mod frozen;
 mod input_request;
 mod list_changes;
 mod rounds;
@@ -18,10 +17,9 @@ mod subscriptions;
 pub(crate) use alarms::Alarmed;
 pub use call_outcome::{CallError, CallOutcome, ListFailed};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
-pub(crate) use frozen::{Freezable, FrozenHandler, FrozenHandlers};
 pub(crate) use input_request::InputRequest;
 pub(crate) use list_changes::ListKind;
-pub(crate) use rounds::{AsksInRounds, EffectSetup, EffectWait, RoundSetup, RoundStep, RoundWait, SealWait};
+pub(crate) use rounds::{AsksInRounds, EffectSetup, EffectWait, RoundSetup, RoundStep, RoundWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
 pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};
@@ -66,8 +64,6 @@ pub(crate) struct State {
     pub(crate) changed_peer: Option<Box<PeerInfo>>,
     pub(crate) calls: Table<OutboundId, CallSlot>,
     pub(crate) served_calls: Table<InboundId, ServedCallSlot>,
-    /// Handlers that wait for the retry of their call.
-    pub(crate) frozen: FrozenHandlers,
     pub(crate) input_requests: Table<InputKey, Arc<InputRequest>>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) list_changes: ListChanges,
@@ -104,10 +100,6 @@ pub struct Counters {
     pub panics: u64,
     /// Handlers that were abandoned because they were still running after their grace, or when the endpoint was dropped.
     pub abandoned: u64,
-    /// Handlers that were kept after their request had ended with input requests (MCP 2026-07-28).
-    pub frozen: u64,
-    /// Frozen handlers that went on with the retry of their call. The others were dropped, or are still frozen.
-    pub thawed: u64,
 }
 
 impl Guarded for State {
@@ -153,7 +145,6 @@ impl State {
             changed_peer: None,
             calls: Table::new(),
             served_calls: Table::new(),
-            frozen: FrozenHandlers::default(),
             input_requests: Table::new(),
             subscriptions: Subscriptions::default(),
             list_changes: ListChanges::default(),

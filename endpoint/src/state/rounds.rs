@@ -3,34 +3,28 @@
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use super::alarms::Alarmed;
-use super::frozen::{Freezing, FrozenHandler};
-use super::served_call::{CancelledWait, NO_SEAL, Unused};
-use super::served_call_slot::Waits;
+use super::served_call::{CancelledWait, NO_SEAL};
 use super::{ServedCall, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
 use crate::once_store::OnceStore;
 use crate::rounds::{
-    AskPlace, AskStep, Asking, Digest, EffectStep, MAX_STATE_BYTES, Outcome, RoundEnd, RoundLog, RunEnd, StateId, bound_to, digest,
+    AskPlace, AskStep, Asking, Digest, EffectStep, MAX_STATE_BYTES, Outcome, RoundEnd, RoundLog, RunEnd, bound_to, digest,
     not_accepted,
 };
-use engine::{BoxFuture, wake_all};
-use protocol_core::dialect::{Answer, InputRound, Reply, Request, Retry};
+use engine::wake_all;
+use protocol_core::dialect::{Answer, Reply, Request, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{AskError, InboundId, ServeOptions};
-use protocol_core::time::Instant;
 
 /// A call whose caller is asked in rounds.
 #[derive(Debug)]
 pub(crate) struct AsksInRounds {
     /// The request, which the sealed state is bound to.
     pub(crate) request: Request,
-    /// `true` if the handler may be frozen.
-    pub(crate) may_freeze: bool,
 }
 
 /// The keys that seal a state, and the names that the state is bound to.
@@ -63,14 +57,6 @@ impl State {
     fn round_log_mut(&mut self, id: InboundId) -> Option<&mut RoundLog> {
         self.served_calls.get_mut(&id)?.rounds.as_deref_mut()
     }
-
-    /// The tasks that wait for the cancellation of an inbound call or for answers. `None` if its handler has ended.
-    pub(super) fn waits_of(&mut self, id: InboundId) -> Option<&mut Option<Box<Waits>>> {
-        match self.served_calls.get_mut(&id) {
-            Some(slot) => Some(&mut slot.waits),
-            None => self.frozen.waits_of(id),
-        }
-    }
 }
 
 impl ServedCall {
@@ -92,14 +78,14 @@ impl ServedCall {
         self.repeats_report(state) && state.round_log(self.id).is_some_and(|log| log.partial().is_some())
     }
 
-    /// Opens the log of a retry, before its handler starts. Returns the id of the state, if a frozen handler may wait for it.
+    /// Opens the log of a retry, before its handler starts.
     ///
     /// # Errors
     /// The error to reply with, if the state is too long, does not open, or has expired, or if states cannot be sealed here. The handler
     /// must not run then.
-    pub(crate) fn resume(&self, retry: &Retry) -> Result<Option<StateId>, RpcError> {
+    pub(crate) fn resume(&self, retry: &Retry) -> Result<(), RpcError> {
         // Without a state, the answers belong to no round of this service, and the call starts from the beginning.
-        let Some(sealed) = retry.state() else { return Ok(None) };
+        let Some(sealed) = retry.state() else { return Ok(()) };
         if sealed.len() > MAX_STATE_BYTES {
             return Err(not_accepted());
         }
@@ -119,74 +105,7 @@ impl ServedCall {
         });
         // This fails if the call was cancelled meanwhile. Then the call makes no input request, and its depth does not matter.
         let _ = self.configure(ServeOptions::default().with_depth(depth));
-        Ok(StateId::of(sealed).filter(|_| self.may_freeze()))
-    }
-
-    /// Keeps the handler until its request has ended with `round`.
-    pub(super) fn freeze(self: &Arc<Self>, round: &InputRound, handler: BoxFuture<'static, Reply>) {
-        let Some(id) = round.state().and_then(|sealed| StateId::of(sealed)) else { return };
-        let freezing = Some(Box::new(Freezing { state: id, handler: handler.into(), served: Arc::clone(self) }));
-        let unused = self.shared.with_state(|state| match state.served_calls.get_mut(&self.id) {
-            Some(slot) => core::mem::replace(&mut slot.freezing, freezing),
-            None => freezing,
-        });
-        drop(unused);
-    }
-
-    /// Freezes the handler, if its request has ended with a round. Returns what has to be dropped outside of the lock.
-    pub(super) fn freeze_in(
-        &self,
-        state: &mut State,
-        freezing: Freezing,
-        log: Box<RoundLog>,
-        waits: Option<Box<Waits>>,
-        now: Instant,
-    ) -> Unused {
-        if !self.has_ended_in_round() {
-            return Unused::Handler(Some((Box::new(freezing), waits)));
-        }
-        let config = state.session.config();
-        let (most, time) = (config.limits.frozen_handlers, config.timeouts.frozen);
-        let alarm = state.alarms.set(now.saturating_add(time), Alarmed::Frozen(self.id));
-        let handler = FrozenHandler { freezing, log, waits, alarm };
-        state.counters.frozen = state.counters.frozen.saturating_add(1);
-        let oldest = state.frozen.add(handler, most);
-        if let Some(oldest) = &oldest {
-            let _ = state.alarms.clear(oldest.alarm);
-        }
-        Unused::Frozen(oldest)
-    }
-
-    /// Returns the handler that was frozen when its request ended with this state, to go on for this call. `None` if there is no such
-    /// handler, or if an answer is missing or has the wrong shape: then the handler has to run again.
-    pub(crate) fn thaw(self: &Arc<Self>, id: &StateId) -> Option<BoxFuture<'static, Reply>> {
-        let found = self.shared.with_state(|state| {
-            let mut frozen = state.frozen.take(id)?;
-            let _ = state.alarms.clear(frozen.alarm);
-            let Some(slot) = state.served_calls.get_mut(&self.id) else { return Some(Err(frozen)) };
-            if !slot.rounds.as_mut().is_some_and(|log| log.thaw(&mut frozen.log)) {
-                return Some(Err(frozen));
-            }
-            state.counters.thawed = state.counters.thawed.saturating_add(1);
-            self.continue_reports(&frozen.freezing.served);
-            // `next` was not set before, since a handler is frozen at most once for each inbound call.
-            let _ = frozen.freezing.served.next.set(Arc::clone(self));
-            let unused = core::mem::replace(&mut slot.waits, frozen.waits.take());
-            let wakers = slot.waits.as_mut().map(|waits| waits.on_cancel.take());
-            Some(Ok((frozen, wakers, unused)))
-        });
-        match found? {
-            Ok((frozen, wakers, unused)) => {
-                drop(unused);
-                // The new task polls the handler. Parts of it that are polled with wakers of their own have to be woken, too.
-                wake_all(wakers.into_iter().flatten());
-                Some(frozen.freezing.handler.into_inner().unwrap_or_else(PoisonError::into_inner))
-            }
-            Err(frozen) => {
-                frozen.discard();
-                None
-            }
-        }
+        Ok(())
     }
 
     /// Looks up the answer to an input request in the log, or opens the input request, to be sent in a round when the handler is pending.
@@ -284,7 +203,6 @@ impl ServedCall {
                     most: state.session.config().limits.input_rounds,
                     reports: self.reports(),
                     partial: partial.filter(|partial| partial.as_bytes().len() < MAX_STATE_BYTES).cloned(),
-                    may_freeze: self.may_freeze(),
                 };
                 log.end_run(run, now)
             })
@@ -371,8 +289,8 @@ pub(crate) enum RoundStep {
     Wait(AskPlace, RoundWait),
 }
 
-/// Waits for the answer to an input request, which comes only if the handler is frozen and goes on with the retry. If this future is
-/// dropped before the answer comes, the input request is removed.
+/// Waits until the handler is dropped, since its request ends with the round, or until the call is cancelled. If this future is dropped
+/// before the request has ended, the input request is removed.
 pub(crate) struct RoundWait {
     served: Arc<ServedCall>,
     cancelled: CancelledWait,
@@ -380,19 +298,20 @@ pub(crate) struct RoundWait {
 }
 
 impl Future for RoundWait {
-    type Output = Result<Answer, AskFailed>;
+    type Output = AskFailed;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        if this.served.next.get().is_some() {
-            let answer =
-                this.served.shared.with_state(|state| state.round_log_mut(this.served.current().id)?.take_arrived(this.number));
-            return Poll::Ready(answer.unwrap_or_else(|| Err(this.served.current().over())));
-        }
-        match Pin::new(&mut this.cancelled).poll(cx) {
-            Poll::Ready(why) => Poll::Ready(Err(AskFailed::Cancelled(why))),
-            Poll::Pending => Poll::Pending,
-        }
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<AskFailed> {
+        Pin::new(&mut self.get_mut().cancelled).poll(cx).map(AskFailed::Cancelled)
+    }
+}
+
+impl Drop for RoundWait {
+    fn drop(&mut self) {
+        self.served.shared.with_state(|state| {
+            if let Some(log) = state.round_log_mut(self.served.id) {
+                log.forget(self.number);
+            }
+        });
     }
 }
 
@@ -422,40 +341,5 @@ impl Future for EffectWait {
             _ => false,
         });
         if is_parked { Poll::Pending } else { Poll::Ready(()) }
-    }
-}
-
-/// Waits until a round without input requests has ended the request and the handler goes on with the retry. Resolves to `false` if the call
-/// was cancelled before.
-pub(crate) struct SealWait {
-    served: Arc<ServedCall>,
-    cancelled: CancelledWait,
-}
-
-impl SealWait {
-    pub(crate) fn new(served: &Arc<ServedCall>) -> Self {
-        Self { served: Arc::clone(served), cancelled: served.cancelled() }
-    }
-}
-
-impl Future for SealWait {
-    type Output = bool;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<bool> {
-        let this = self.get_mut();
-        if this.served.next.get().is_some() {
-            return Poll::Ready(true);
-        }
-        Pin::new(&mut this.cancelled).poll(cx).map(|_| false)
-    }
-}
-
-impl Drop for RoundWait {
-    fn drop(&mut self) {
-        self.served.shared.with_state(|state| {
-            if let Some(log) = state.round_log_mut(self.served.current().id) {
-                log.forget(self.number);
-            }
-        });
     }
 }

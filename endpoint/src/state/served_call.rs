@@ -11,10 +11,9 @@ use std::task::Waker;
 
 use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
-use super::frozen::Freezing;
 use super::rounds::AsksInRounds;
-use super::served_call_slot::{InputSlot, Waits};
-use super::{FrozenHandler, Shared, State};
+use super::served_call_slot::InputSlot;
+use super::{Shared, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, TaskEnd, TaskOwner, park};
@@ -55,8 +54,6 @@ pub(crate) struct ServedCall {
     pub(crate) why: OnceLock<CancelReason>,
     pub(crate) span: Span,
     abort: AbortHandle,
-    /// The inbound call that its handler went on to serve, after it was frozen. Set once, under the lock; read without it.
-    pub(super) next: OnceLock<Arc<Self>>,
 }
 
 impl ServedCall {
@@ -83,15 +80,6 @@ impl ServedCall {
             why: OnceLock::new(),
             span: Span::default(),
             abort: AbortHandle::default(),
-            next: OnceLock::new(),
-        }
-    }
-
-    /// The inbound call that its handler serves now: this one, or the retry for which the handler went on.
-    pub(crate) fn current(self: &Arc<Self>) -> &Arc<Self> {
-        match self.next.get() {
-            None => self,
-            Some(next) => next.current(),
         }
     }
 
@@ -184,8 +172,8 @@ impl ServedCall {
         self.shared.with_state(|state| state.subscriptions.unsubscribe(is_meant));
     }
 
-    /// Ends the call with `reply`. Unless its handler is frozen, wakes the tasks that wait for answers to its input requests or for the end
-    /// of its effects; tasks that wait for its cancellation are not woken. No effect the second time.
+    /// Ends the call with `reply`. Wakes the tasks that wait for answers to its input requests or for the end of its effects; tasks that
+    /// wait for its cancellation are not woken. No effect the second time.
     pub(crate) fn respond(&self, reply: Reply) {
         let reply = if self.is_replaced() {
             self.ended_in_round.store(false, Ordering::Relaxed);
@@ -202,11 +190,7 @@ impl ServedCall {
                 if let Some(key) = slot.grace {
                     drop(alarms.clear(key));
                 }
-                (slot.waits.take(), slot.freezing.take().zip(slot.rounds.take()))
-            });
-            let ended = ended.map(|(waits, freezing)| match freezing {
-                Some((freezing, log)) => self.freeze_in(state, *freezing, log, waits, now),
-                None => Unused::Waits(waits),
+                slot.waits.take()
             });
             // If the session is closed, the driver may be waiting for the end of this handler.
             if sent.is_ok() || (ended.is_some() && state.session.is_closed()) {
@@ -214,9 +198,9 @@ impl ServedCall {
             }
             (sent, ended)
         });
-        let Some(unused) = ended else { return };
+        let Some(waits) = ended else { return };
         // The drop wakes the tasks that wait. If the waker of the driver panics in the verb above, unwinding drops this value as well.
-        drop(unused);
+        drop(waits);
         diagnose::settled(self, answered, sent);
     }
 
@@ -285,11 +269,6 @@ impl ServedCall {
         self.in_rounds.as_ref().map(|in_rounds| &in_rounds.request)
     }
 
-    /// Returns `true` if its handler may be frozen when its request ends with a round.
-    pub(crate) fn may_freeze(&self) -> bool {
-        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.may_freeze)
-    }
-
     /// Returns `true` from the moment at which its request ends with a round, unless the round cannot be sent.
     pub(crate) fn has_ended_in_round(&self) -> bool {
         self.ended_in_round.load(Ordering::Relaxed)
@@ -322,11 +301,6 @@ impl ServedCall {
 
     pub(crate) fn depth(&self) -> u8 {
         self.depth.load(Ordering::Relaxed)
-    }
-
-    /// Continues the count of reports of a handler that was frozen.
-    pub(super) fn continue_reports(&self, frozen: &Self) {
-        self.reports.store(frozen.reports(), Ordering::Relaxed);
     }
 
     /// Raises the sampling depth, before the handler starts.
@@ -371,33 +345,6 @@ impl ServedCall {
 
     pub(super) fn over(&self) -> AskFailed {
         self.why.get().map_or(AskFailed::Over, |why| AskFailed::Cancelled(why.clone()))
-    }
-}
-
-/// The rest of a call that has ended, to be dropped outside of the lock.
-pub(super) enum Unused {
-    Waits(#[expect(dead_code, reason = "its drop wakes tasks")] Option<Box<Waits>>),
-    /// A handler that is not frozen, since its request has not ended with a round.
-    Handler(Option<(Box<Freezing>, Option<Box<Waits>>)>),
-    /// A frozen handler, for which there was no room any more.
-    Frozen(Option<Box<FrozenHandler>>),
-}
-
-impl Drop for Unused {
-    fn drop(&mut self) {
-        match self {
-            Self::Waits(_) => {}
-            Self::Handler(handler) => {
-                if let Some((freezing, _)) = handler.take() {
-                    freezing.discard();
-                }
-            }
-            Self::Frozen(frozen) => {
-                if let Some(frozen) = frozen.take() {
-                    frozen.discard();
-                }
-            }
-        }
     }
 }
 
@@ -457,15 +404,14 @@ impl Future for CancelledWait {
         let this = self.get_mut();
         let mut spare = None;
         loop {
-            if let Some(why) = this.served.current().why.get() {
+            if let Some(why) = this.served.why.get() {
                 return Poll::Ready(why.clone());
             }
             let parked = this.served.shared.with_state(|state| {
-                let served = this.served.current();
-                match state.waits_of(served.id) {
+                match state.served_calls.get_mut(&this.served.id) {
                     // Cancelled since the check above.
-                    Some(_) if served.is_cancelled() => false,
-                    Some(waits) => waits.get_or_insert_default().on_cancel.park(&mut this.waiter, cx.waker(), &mut spare),
+                    Some(_) if this.served.is_cancelled() => false,
+                    Some(slot) => slot.waits.get_or_insert_default().on_cancel.park(&mut this.waiter, cx.waker(), &mut spare),
                     // The call has ended, so the wait never resolves.
                     None => true,
                 }
@@ -483,10 +429,10 @@ impl Future for CancelledWait {
 impl Drop for CancelledWait {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter else { return };
-        let waker = self.served.shared.with_state(|state| {
-            let id = self.served.current().id;
-            state.waits_of(id)?.as_mut()?.on_cancel.leave(waiter)
-        });
+        let waker = self
+            .served
+            .shared
+            .with_state(|state| state.served_calls.get_mut(&self.served.id)?.waits.as_mut()?.on_cancel.leave(waiter));
         drop(waker);
     }
 }

@@ -5,7 +5,6 @@ use std::task::Waker;
 
 use super::ServedCall;
 use super::alarms::AlarmKey;
-use super::frozen::Freezing;
 use crate::rounds::RoundLog;
 use engine::{Waiters, wake_all};
 use protocol_core::dialect::Answer;
@@ -18,8 +17,6 @@ pub(crate) struct ServedCallSlot {
     pub(crate) waits: Option<Box<Waits>>,
     /// The log of the call. Made when it is first needed.
     pub(crate) rounds: Option<Box<RoundLog>>,
-    /// The handler, from its suspension until its request has ended with a round.
-    pub(super) freezing: Option<Box<Freezing>>,
     /// The alarm at the end of the grace, once the call is cancelled.
     pub(crate) grace: Option<AlarmKey>,
     /// `true` once the grace has ended, or the endpoint was dropped. The handler is then dropped the next time that it is suspended at an
@@ -29,7 +26,7 @@ pub(crate) struct ServedCallSlot {
 
 impl ServedCallSlot {
     pub(crate) fn new(served: Arc<ServedCall>) -> Self {
-        Self { served, waits: None, rounds: None, freezing: None, grace: None, abandoned: false }
+        Self { served, waits: None, rounds: None, grace: None, abandoned: false }
     }
 }
 

@@ -27,12 +27,10 @@ pub struct Rounds {
 }
 
 /// Runs a tool's handler in each way in which its input requests can be answered, and compares the outcomes. Needs the feature `seal`.
-/// There are four ways:
+/// There are three ways:
 ///
 /// * with a handshake;
-/// * in MCP 2026-07-28 with one process, where the handler goes on after each round
-///   ([`Limits::frozen_handlers`](protocol_core::Limits::frozen_handlers));
-/// * in MCP 2026-07-28 with one process, where the handler runs again from its first line for each retry;
+/// * in MCP 2026-07-28 with one process;
 /// * in MCP 2026-07-28 with a new process for each request.
 ///
 /// After each run in MCP 2026-07-28, each request of the run is sent once more, to a new process of its own, which must reply with the same
@@ -63,23 +61,19 @@ pub fn every_round(service: impl Fn() -> Service, name: &str, arguments: &Json, 
     let service = || service().seal_keys(keys.clone());
     let call = || Invoke::call_tool(name, arguments.clone());
     // Over a handshake a call has no retries, so the way to serve them has no effect.
-    let mut legacy = Pair::new(&service, Era::Legacy, Way::Again);
+    let mut legacy = Pair::new(&service, Era::Legacy, Way::Together);
     let outcome = legacy.run(call(), &mut answer);
     assert!(outcome.is_some(), "over a handshake, the call does not end");
     let outcome = outcome.unwrap_or(Outcome::Lost);
     let mut rounds = 0;
-    for (way, label) in [
-        (Way::Frozen, "in one process that keeps the handler"),
-        (Way::Again, "in one process"),
-        (Way::Spread, "with a new process for each request"),
-    ] {
+    for (way, label) in [(Way::Together, "in one process"), (Way::Spread, "with a new process for each request")] {
         let mut pair = Pair::new(&service, Era::Modern, way);
         let end = pair.run(call(), &mut answer);
         assert_eq!(end.as_ref().map(common), Some(common(&outcome)), "without a handshake, {label}, the call ends differently");
         rounds = pair.exchanges.len().saturating_sub(1);
         assert!(rounds > 0, "the handler asks for nothing");
         for (at, (request, response)) in pair.exchanges.iter().enumerate() {
-            let again = Process::new(service(), Way::Spread).serve(request.clone());
+            let again = Process::new(service()).serve(request.clone());
             assert_eq!(unsealed(&again), unsealed(response), "request {at} is answered differently when it is sent again");
         }
     }
@@ -115,11 +109,9 @@ fn without(object: &Json, names: &[&str]) -> String {
 /// A way to serve the retries of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The handler goes on.
-    Frozen,
-    /// The handler runs again.
-    Again,
-    /// The handler runs again, in a new process for each request.
+    /// In one process.
+    Together,
+    /// In a new process for each request.
     Spread,
 }
 
@@ -130,12 +122,9 @@ struct Process {
 }
 
 impl Process {
-    fn new(service: Service, way: Way) -> Self {
+    fn new(service: Service) -> Self {
         let executor = Executor::new();
-        let service = service.configure(|config| {
-            config.era = Era::Auto;
-            config.limits.frozen_handlers = if way == Way::Frozen { 1 } else { 0 };
-        });
+        let service = service.configure(|config| config.era = Era::Auto);
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }
 
@@ -195,7 +184,7 @@ impl<'a, S: Fn() -> Service> Pair<'a, S> {
         (config.capabilities.sampling, config.capabilities.roots) = (true, true);
         (config.capabilities.elicitation, config.capabilities.elicitation_url) = (true, true);
         (config.timeouts.call, config.list_changes, config.era) = (CallTimeouts::NONE, false, era);
-        let process = Process::new(service(), way);
+        let process = Process::new(service());
         let caller = Session::new(config, process.executor.now());
         Self { service, way, caller, process, exchanges: Vec::new() }
     }
@@ -236,7 +225,7 @@ impl<'a, S: Fn() -> Service> Pair<'a, S> {
             moved = true;
             if is_calling && matches!(out.route.kind, RouteKind::Request(_)) {
                 if self.way == Way::Spread {
-                    self.process = Process::new((self.service)(), self.way);
+                    self.process = Process::new((self.service)());
                 }
                 self.exchanges.push((out.frame.clone(), Bytes::new()));
             }

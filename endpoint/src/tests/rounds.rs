@@ -1,6 +1,5 @@
 //! Handlers that make input requests in MCP 2026-07-28: an input request ends the request of the call, and its answer comes with a retry.
 
-mod frozen;
 mod hostile;
 mod newest;
 mod random;
@@ -31,17 +30,9 @@ struct Process {
 }
 
 impl Process {
-    /// A process whose handlers run again for each retry.
     fn new(service: Service) -> Self {
-        Self::keeping(service, 0)
-    }
-
-    /// A process that keeps up to `frozen_handlers` handlers between two requests of their calls.
-    fn keeping(service: Service, frozen_handlers: usize) -> Self {
         let executor = Executor::new();
-        let service = service.configure(|config: &mut Config| {
-            (config.era, config.limits.frozen_handlers) = (Era::Auto, frozen_handlers);
-        });
+        let service = service.configure(|config: &mut Config| config.era = Era::Auto);
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }
 
@@ -281,8 +272,8 @@ fn one_handler_gives_the_same_result_in_every_era_and_over_several_processes() {
     let (runs, charges) = (Arc::default(), Arc::default());
     let service = || plain(survey(&runs, &charges)).seal_keys(keys());
     let params = json!({"name": "survey", "arguments": {}});
-    for (era, frozen_handlers) in [(Era::Legacy, 0), (Era::Modern, 0), (Era::Modern, 1024)] {
-        let Process { endpoint: server, executor } = Process::keeping(service(), frozen_handlers);
+    for (era, expected) in [(Era::Legacy, (1, 1)), (Era::Modern, (4, 1))] {
+        let Process { endpoint: server, executor } = Process::new(service());
         let mut config = Config::mcp_client(Identity::new("c", "1"));
         config.era = era;
         let client = Endpoint::client(Arc::new(Agreeable), config, executor.runtime());
@@ -290,7 +281,6 @@ fn one_handler_gives_the_same_result_in_every_era_and_over_several_processes() {
         connect(&executor, server, client);
         let text: String = executor.block_on(peer.call_tool_as("survey", &json!({}))).unwrap().unwrap();
         assert_eq!(text, SURVEYED, "{era:?}");
-        let expected = if era == Era::Modern && frozen_handlers == 0 { (4, 1) } else { (1, 1) };
         assert_eq!((runs.swap(0, Ordering::Relaxed), charges.swap(0, Ordering::Relaxed)), expected, "{era:?}");
     }
     // A new process for each request; the process of the request before is gone.
@@ -399,9 +389,8 @@ fn the_last_checkpoint_before_a_round_is_sent_if_a_retry_is_cut_short() {
     };
     let params = json!({"name": "t"});
     // A checkpoint that does not fit into the state is left out of it. Then the last checkpoint of the current run is sent.
-    for (text, frozen_handlers, expected) in [("x", 0, 2), ("x", 8, 2), (&*"x".repeat(13_000), 0, 1), (&*"x".repeat(20_000), 0, 1)]
-    {
-        let mut process = Process::keeping(plain(tool(text)), frozen_handlers);
+    for (text, expected) in [("x", 2), (&*"x".repeat(13_000), 1), (&*"x".repeat(20_000), 1)] {
+        let mut process = Process::new(plain(tool(text)));
         process.request(1, "tools/call", &params);
         let mut frames = process.wait(Duration::from_secs(2));
         for id in [2, 3] {
@@ -470,6 +459,32 @@ fn the_time_limit_of_an_answer_is_checked_when_the_retry_arrives() {
         let frames = process.request(2, "tools/call", &retry(&params, &frames, agree));
         assert_eq!(response(&frames)["result"]["content"][0]["text"], expected);
     }
+}
+
+#[test]
+fn a_guard_of_a_handler_that_is_dropped_in_a_round_knows_that_the_handler_will_run_again() {
+    /// Notes when it is dropped whether its context says that the handler will run again.
+    struct Guard(Arc<Mutex<Vec<bool>>>, Context);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().push(self.1.will_run_again());
+        }
+    }
+    let noted: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let notes = Arc::clone(&noted);
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        let guard = Guard(Arc::clone(&notes), context.clone());
+        async move {
+            let _guard = guard;
+            Ok(context.sample(Sample::new("?")).await?.text)
+        }
+    });
+    let mut process = Process::new(plain(tool));
+    let params = json!({"name": "t"});
+    let frames = process.request(1, "tools/call", &params);
+    assert_eq!(*noted.lock().unwrap(), [true]);
+    assert!(!is_round(&process.request(2, "tools/call", &retry(&params, &frames, agree))));
+    assert_eq!(*noted.lock().unwrap(), [true, false]);
 }
 
 #[test]
@@ -767,12 +782,10 @@ fn a_handler_can_keep_a_part_of_a_long_answer_in_the_log() {
         }
     };
     let params = json!({"name": "t"});
-    // A frozen handler and a handler that runs again get the same value. Without `keep`, the whole answer does not fit into the state.
-    for (is_kept, frozen_handlers, expected) in
-        [(true, 0, Ok("x true 12000")), (true, 8, Ok("x true 12000")), (false, 0, Err(-32603))]
-    {
+    // Without `keep`, the whole answer does not fit into the state.
+    for (is_kept, expected) in [(true, Ok("x true 12000")), (false, Err(-32603))] {
         reduced.store(0, Ordering::Relaxed);
-        let mut process = Process::keeping(plain(tool(is_kept)).seal_keys(keys()), frozen_handlers);
+        let mut process = Process::new(plain(tool(is_kept)).seal_keys(keys()));
         let mut frames = process.request(1, "tools/call", &params);
         for id in 2..5 {
             if is_round(&frames) {

@@ -440,7 +440,7 @@ fn nothing_is_added_to_a_log_after_its_round_was_made() {
     assert!(!log.can_end(), "an effect is under way");
     assert!(log.end_effect("a", 0, None), "the round has waited for it");
     assert!(log.can_end());
-    log.end_run(RunEnd { depth: 0, most: 8, reports: 0, partial: None, may_freeze: false }, now);
+    log.end_run(RunEnd { depth: 0, most: 8, reports: 0, partial: None }, now);
     assert!(log.begin_effect("b", false).is_none());
     assert!(matches!(log.ask(ask(), now), AskStep::Failed(AskFailed::Over)));
 }

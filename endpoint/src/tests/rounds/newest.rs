@@ -74,31 +74,29 @@ fn differ(name: &str, method: &str, params: &Value) -> Option<Value> {
 
 #[test]
 fn presenting_a_state_again_cancels_the_run_under_way_and_the_new_run_begins_after_its_effect() {
-    for frozen_handlers in [0, 8] {
-        let effects = Effects::default();
-        let mut process = Process::keeping(plain(pays(&effects)), frozen_handlers);
-        let params = json!({"name": "t"});
-        let frames = process.request(1, "tools/call", &params);
-        let before = retry(&params, &frames, agree);
-        assert_eq!(process.request(2, "tools/call", &before), [Value::Null; 0]);
-        let runs = effects.counts().0;
-        process.seconds(1);
-        assert_eq!(process.request(3, "tools/call", &before), [Value::Null; 0]);
-        process.seconds(1);
-        assert_eq!(effects.counts(), (runs, 1, 1), "nothing begins while the effect is under way");
-        let frames = process.seconds(1);
-        let mut ended = ends(&frames);
-        ended.sort_unstable();
-        assert_eq!(ended, [(2, REPLACED), (3, 0)]);
-        // The older run may not report, since a newer one goes on in its place.
-        let reports: Vec<_> =
-            frames.iter().filter(|frame| frame.get("id").is_none()).map(|frame| &frame["params"]["progressToken"]).collect();
-        assert_eq!(reports, [&json!(3)]);
-        let round = frames.iter().find(|frame| frame["id"] == 3).cloned().unwrap();
-        let frames = process.request(4, "tools/call", &retry(&params, &[round], agree));
-        assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to before, payment 1, answer to after");
-        assert_eq!((effects.counts().1, process.serves()), (1, 0), "one effect");
-    }
+    let effects = Effects::default();
+    let mut process = Process::new(plain(pays(&effects)));
+    let params = json!({"name": "t"});
+    let frames = process.request(1, "tools/call", &params);
+    let before = retry(&params, &frames, agree);
+    assert_eq!(process.request(2, "tools/call", &before), [Value::Null; 0]);
+    let runs = effects.counts().0;
+    process.seconds(1);
+    assert_eq!(process.request(3, "tools/call", &before), [Value::Null; 0]);
+    process.seconds(1);
+    assert_eq!(effects.counts(), (runs, 1, 1), "nothing begins while the effect is under way");
+    let frames = process.seconds(1);
+    let mut ended = ends(&frames);
+    ended.sort_unstable();
+    assert_eq!(ended, [(2, REPLACED), (3, 0)]);
+    // The older run may not report, since a newer one goes on in its place.
+    let reports: Vec<_> =
+        frames.iter().filter(|frame| frame.get("id").is_none()).map(|frame| &frame["params"]["progressToken"]).collect();
+    assert_eq!(reports, [&json!(3)]);
+    let round = frames.iter().find(|frame| frame["id"] == 3).cloned().unwrap();
+    let frames = process.request(4, "tools/call", &retry(&params, &[round], agree));
+    assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to before, payment 1, answer to after");
+    assert_eq!((effects.counts().1, process.serves()), (1, 0), "one effect");
 }
 
 #[test]
@@ -181,34 +179,4 @@ fn a_run_that_is_cancelled_while_it_waits_for_an_effect_never_begins_even_if_the
         }
         assert_eq!(effects.counts().1, 1);
     }
-}
-
-/// The newest request of a call replaces the others, even if its state is older: the handler that is frozen for the newer state is dropped.
-/// A later request with the newer state runs the handler again.
-#[test]
-fn an_older_state_drops_the_handler_that_is_frozen_for_a_newer_one() {
-    let runs = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&runs);
-    let tool = Tool::new("t", move |context: Context, (): ()| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        async move {
-            let mut texts = Vec::new();
-            for prompt in ["a", "b", "c"] {
-                texts.push(context.sample(Sample::new(prompt)).await?.text);
-            }
-            Ok(texts.join(", "))
-        }
-    });
-    let mut process = Process::keeping(plain(tool), 8);
-    let frozen = |process: &Process| process.endpoint.shared().with_state(|state| state.frozen.len());
-    let params = json!({"name": "t"});
-    let older = retry(&params, &process.request(1, "tools/call", &params), agree);
-    let newer = retry(&params, &process.request(2, "tools/call", &older), agree);
-    assert_eq!((frozen(&process), runs.load(Ordering::Relaxed)), (1, 1));
-    assert!(is_round(&process.request(3, "tools/call", &older)));
-    assert_eq!((frozen(&process), runs.load(Ordering::Relaxed)), (1, 2), "one handler of one call");
-    let frames = process.request(4, "tools/call", &newer);
-    assert_eq!((frozen(&process), runs.load(Ordering::Relaxed)), (1, 3));
-    let frames = process.request(5, "tools/call", &retry(&params, &frames, agree));
-    assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to a, answer to b, answer to c");
 }
