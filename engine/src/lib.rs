@@ -59,4 +59,4 @@ pub use lock::{DriverSlot, Engine, Guarded, SendsEarly, VerbEffects};
 pub use panics::drop_quietly;
 pub use runtime::{BoxFuture, Runtime, TimedRuntime};
 pub use task::{BlockingTask, Task, TaskEnd, TaskOwner};
-pub use wake::{AbortHandle, Waiters, each, park, spare, wake_all};
+pub use wake::{AbortHandle, Waiters, each, park, wake_all};

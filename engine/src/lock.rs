@@ -87,10 +87,9 @@ pub struct DriverSlot {
 }
 
 impl DriverSlot {
-    /// Stores the driver's waker, as [`park`] does. Returns `false` if a clone of the waker is needed and `spare` is empty: clone the waker
-    /// into `spare` without the lock, and call this method again.
-    pub fn park(&mut self, waker: &Waker, spare: &mut Option<Waker>) -> bool {
-        park(&mut self.waker, waker, spare)
+    /// Stores the driver's waker, as [`park`] does.
+    pub fn park(&mut self, waker: &mut Option<Waker>) {
+        park(&mut self.waker, waker);
     }
 
     /// Notes that the driver is in a turn (`true`) or not (`false`). In a turn the driver need not be woken, since it reads the state again

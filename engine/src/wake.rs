@@ -9,27 +9,10 @@ use std::task::Waker;
 
 use crate::panics::drop_quietly;
 
-/// Stores a clone of `waker` in `slot`, so that its task can be woken later. The clone is in `spare`, made by [`spare()`] before the lock
-/// was taken, since wakers must not be cloned or dropped under a lock.
-///
-/// Returns `true` once `slot` has a waker of the task. If it had one already, `spare` is not changed. Otherwise `slot` has taken the clone,
-/// and `spare` holds the waker that was in `slot` before. Returns `false` if a clone is needed and `spare` is empty: release the lock, put
-/// a clone into `spare`, and try again.
-pub fn park(slot: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
-    if slot.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
-        return true;
-    }
-    if spare.is_none() {
-        return false;
-    }
-    core::mem::swap(slot, spare);
-    true
-}
-
-/// Returns a clone of `waker` for [`park`]: `kept` if it wakes the same task, otherwise a new clone. Call this before the lock is taken.
-#[must_use]
-pub fn spare(kept: Option<Waker>, waker: &Waker) -> Option<Waker> {
-    kept.filter(|kept| kept.will_wake(waker)).or_else(|| Some(waker.clone()))
+/// Stores `waker`, a clone that was made before the lock was taken, in `slot`, so that its task can be woken later. Afterwards `waker` holds
+/// the waker that was in `slot` before, to be dropped after the lock is released.
+pub fn park(slot: &mut Option<Waker>, waker: &mut Option<Waker>) {
+    core::mem::swap(slot, waker);
 }
 
 /// Calls `act`, which may run code of users, with each of `things`, even after a call has panicked. After the last call, the panic is
@@ -62,21 +45,15 @@ pub struct Waiters {
 
 impl Waiters {
     /// Stores `waker` as [`park`] does. `waiter` is the key of the waiting task, which is `None` at first and set by this method.
-    pub fn park(&mut self, waiter: &mut Option<u64>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
-        let found = waiter.and_then(|key| self.waiting.iter_mut().find(|(waiting, _)| *waiting == key));
-        if let Some((_, kept)) = found {
-            if kept.will_wake(waker) {
-                return true;
-            }
-            let Some(fresh) = spare.take() else { return false };
-            *spare = Some(core::mem::replace(kept, fresh));
-            return true;
+    pub fn park(&mut self, waiter: &mut Option<u64>, waker: &mut Option<Waker>) {
+        let Some(fresh) = waker.take() else { return };
+        if let Some((_, kept)) = waiter.and_then(|key| self.waiting.iter_mut().find(|(waiting, _)| *waiting == key)) {
+            *waker = Some(core::mem::replace(kept, fresh));
+            return;
         }
-        let Some(fresh) = spare.take() else { return false };
         self.last_key = self.last_key.wrapping_add(1);
         *waiter = Some(self.last_key);
         self.waiting.push((self.last_key, fresh));
-        true
     }
 
     /// Removes a waiter by its key, and returns its waker, to be dropped after the lock is released. `None` if the waker was taken before.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use endpoint::{Runtime, TimedRuntime};
-use engine::{Engine, Guarded, VerbEffects, Waiters, spare};
+use engine::{Engine, Guarded, VerbEffects, Waiters};
 use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -316,20 +316,19 @@ impl Drop for EndOnDrop {
 struct Watch<'a> {
     listening: &'a Engine<Listening>,
     waiter: Option<u64>,
-    spare: Option<Waker>,
 }
 
 impl<'a> Watch<'a> {
     fn new(listening: &'a Engine<Listening>) -> Self {
-        Self { listening, waiter: None, spare: None }
+        Self { listening, waiter: None }
     }
 
     /// Reads the state, and stores the waker of the task. The task is woken when the phase changes. It is also woken when a connection
     /// ends, if that makes room for another one or the listener is closing.
     fn read<T>(&mut self, cx: &Context<'_>, read: impl FnOnce(&Listening) -> T) -> T {
-        self.spare = spare(self.spare.take(), cx.waker());
+        let mut waker = Some(cx.waker().clone());
         self.listening.with_state(|listening| {
-            listening.watchers.park(&mut self.waiter, cx.waker(), &mut self.spare);
+            listening.watchers.park(&mut self.waiter, &mut waker);
             read(listening)
         })
     }
@@ -350,10 +349,10 @@ struct Open {
 
 impl Open {
     /// The phase of the listener. The task is woken when the phase changes.
-    fn phase(&mut self, cx: &Context<'_>, spare_waker: &mut Option<Waker>) -> Phase {
-        *spare_waker = spare(spare_waker.take(), cx.waker());
+    fn phase(&mut self, cx: &Context<'_>) -> Phase {
+        let mut waker = Some(cx.waker().clone());
         self.listening.with_state(|listening| {
-            listening.connections.park(&mut self.waiter, cx.waker(), spare_waker);
+            listening.connections.park(&mut self.waiter, &mut waker);
             listening.phase
         })
     }
@@ -373,13 +372,13 @@ where
 {
     let runtime = &connections.runtime;
     let activity = Arc::new(Activity::new(Arc::clone(runtime)));
-    let (mut timer, mut spare): (Box<dyn Timer + Send + Sync>, _) = (runtime.timer(), None);
+    let mut timer: Box<dyn Timer + Send + Sync> = runtime.timer();
     let is_trusted = match (connections.service.guard(), ends) {
         (Some(guard), Some((local, remote))) => {
             let mut trusts = guard.trusts(local, remote);
             let until = runtime.now().saturating_add(connections.idle);
             // Nothing was read from the connection, so no response is owed to the client.
-            let found = poll_fn(|cx| match open.phase(cx, &mut spare) {
+            let found = poll_fn(|cx| match open.phase(cx) {
                 Phase::Closing(_) | Phase::Closed => Poll::Ready(None),
                 Phase::Accepting => match trusts.as_mut().poll(cx) {
                     Poll::Ready(is_trusted) => Poll::Ready(Some(is_trusted)),
@@ -396,7 +395,7 @@ where
     let mut connection = pin!(connections.builder.serve_connection(socket.clone(), service).into_owned());
     let mut is_closing = false;
     poll_fn(|cx| {
-        match open.phase(cx, &mut spare) {
+        match open.phase(cx) {
             Phase::Accepting => {}
             Phase::Closing(_) if is_closing => {}
             Phase::Closing(_) => {

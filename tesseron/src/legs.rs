@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use bytes::Bytes;
-use engine::{DriverSlot, Engine, Guarded, Runtime, VerbEffects, park, spare};
+use engine::{DriverSlot, Engine, Guarded, Runtime, VerbEffects, park};
 use protocol_core::drive::{LaneMachine, Machine, TurnOutcome};
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{Close, Full, Lane, Received, Transmit, TransportEnd};
@@ -59,9 +59,9 @@ impl State {
         self.drivers.get_mut(&leg).and_then(|slot| slot.arm(until)).or(until)
     }
 
-    /// Stores the waker of a leg's driver, and puts the previous one into `spare`.
-    fn park(&mut self, leg: Leg, waker: &Waker, spare: &mut Option<Waker>) {
-        self.drivers.entry(leg).or_default().park(waker, spare);
+    /// Stores the waker of a leg's driver, and puts the previous one into `waker`.
+    fn park(&mut self, leg: Leg, waker: &mut Option<Waker>) {
+        self.drivers.entry(leg).or_default().park(waker);
     }
 
     fn handle_frames(&mut self, leg: Leg, frames: &mut VecDeque<Bytes>, now: Instant) {
@@ -130,7 +130,7 @@ impl SharedBridge {
     /// the deadlines of all legs.
     #[must_use]
     pub fn leg(&self, leg: Leg) -> BridgeLeg {
-        BridgeLeg { engine: Arc::clone(&self.engine), leg, spare: None }
+        BridgeLeg { engine: Arc::clone(&self.engine), leg }
     }
 
     /// The next event for the owner. Call this method from one task at a time.
@@ -138,13 +138,12 @@ impl SharedBridge {
     /// # Cancel safety
     /// Cancel safe: no event is lost.
     pub async fn next_event(&self) -> BridgeEvent {
-        let mut spare_waker = None;
         poll_fn(|cx| {
-            spare_waker = spare(spare_waker.take(), cx.waker());
+            let mut waker = Some(cx.waker().clone());
             let event = self.engine.verb(|state, _, _| {
                 state.begin(None);
                 // The waker is stored in the verb that polls, so that no event comes unnoticed between the two.
-                park(&mut state.owner, cx.waker(), &mut spare_waker);
+                park(&mut state.owner, &mut waker);
                 state.bridge.poll_event()
             });
             event.map_or(Poll::Pending, Poll::Ready)
@@ -212,8 +211,6 @@ impl fmt::Debug for SharedBridge {
 pub struct BridgeLeg {
     engine: Arc<Engine<State>>,
     leg: Leg,
-    /// A clone of the driver's waker, made before the lock is taken.
-    spare: Option<Waker>,
 }
 
 impl BridgeLeg {
@@ -276,9 +273,8 @@ impl Machine for BridgeLeg {
     }
 
     fn register_waker(&mut self, waker: &Waker) {
-        let mut spare = spare(self.spare.take(), waker);
-        self.engine.with_state(|state| state.park(self.leg, waker, &mut spare));
-        self.spare = spare;
+        let mut parked = Some(waker.clone());
+        self.engine.with_state(|state| state.park(self.leg, &mut parked));
     }
 
     fn turn(
@@ -288,11 +284,11 @@ impl Machine for BridgeLeg {
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> TurnOutcome<Infallible> {
-        let mut spare = spare(self.spare.take(), waker);
+        let mut parked = Some(waker.clone());
         let leg = self.leg;
         let now = clock();
-        let outcome = self.driven(now, |state| {
-            state.park(leg, waker, &mut spare);
+        self.driven(now, |state| {
+            state.park(leg, &mut parked);
             state.handle_frames(leg, frames, now);
             // If no frame was handled, a leg that has the timer passes the time to the bridge here.
             if !state.bridge.wants_input(leg) || state.deadline(leg).is_some_and(|at| at <= now) {
@@ -307,9 +303,7 @@ impl Machine for BridgeLeg {
                 until: state.arm(leg),
                 wants_input: state.bridge.wants_input(leg),
             }
-        });
-        self.spare = spare;
-        outcome
+        })
     }
 }
 

@@ -70,8 +70,6 @@ pub struct Endpoint {
     frame_limit: usize,
     /// [`Session::wants_input`] was `true` at the end of the last turn, and only verbs have changed the session since.
     wants_input: bool,
-    /// A clone of the driver's waker, kept so that it can be registered again.
-    spare: Option<Waker>,
 }
 
 /// The number of pieces of work at which a batch ends. A batch is done before the next event is taken. Only the last batch of a turn takes
@@ -158,7 +156,6 @@ impl Endpoint {
             now,
             frame_limit,
             wants_input: false,
-            spare: None,
         }
     }
 
@@ -357,11 +354,6 @@ impl Endpoint {
         while let Some(piece) = self.late.pop_front() {
             self.run(piece);
         }
-    }
-
-    /// A clone of the driver's waker, made before the lock is taken.
-    fn spare(&mut self, waker: &Waker) -> Option<Waker> {
-        engine::spare(self.spare.take(), waker)
     }
 
     fn run(&mut self, piece: Work) {
@@ -575,9 +567,8 @@ impl Machine for Endpoint {
     }
 
     fn register_waker(&mut self, waker: &Waker) {
-        let mut spare = self.spare(waker);
-        self.shared.with_state(|state| state.driver.park(waker, &mut spare));
-        self.spare = spare;
+        let mut parked = Some(waker.clone());
+        self.shared.with_state(|state| state.driver.park(&mut parked));
     }
 
     fn turn(
@@ -587,11 +578,11 @@ impl Machine for Endpoint {
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> TurnOutcome<CloseReason> {
-        let mut spare = self.spare(waker);
+        let mut parked = Some(waker.clone());
         let (outcome, has_events) = self.dispatch(
             true,
             |state, late| {
-                state.driver.park(waker, &mut spare);
+                state.driver.park(&mut parked);
                 let now = clock();
                 state.session.handle_frames(frames, now);
                 // `handle_timeout` also tells the session the time. A session that wants no input may have taken no frame, and would set
@@ -603,7 +594,6 @@ impl Machine for Endpoint {
             },
             |state, now| state.finish_turn(now, room),
         );
-        self.spare = spare;
         self.wants_input = outcome.wants_input;
         self.run_late();
         if has_events {

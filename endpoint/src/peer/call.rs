@@ -25,8 +25,6 @@ use protocol_core::table::Table;
 pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
-    /// `true` once the call has been polled, for its outcome or its progress.
-    polled: bool,
     /// `true` once the slot of the call has been removed: its outcome was read, or the call was detached.
     has_no_slot: bool,
     /// Updates that were taken from the slot, all at once, and are not yet read. `None` before there are any.
@@ -35,7 +33,7 @@ pub struct Call {
 
 impl Call {
     pub(crate) fn new(shared: Arc<Shared>, id: OutboundId) -> Self {
-        Self { shared, id, polled: false, has_no_slot: false, unread: None }
+        Self { shared, id, has_no_slot: false, unread: None }
     }
 
     /// The id of the call in its session, as in [`InputContext::parent`](crate::InputContext::parent).
@@ -109,24 +107,17 @@ impl Call {
         wants_progress: bool,
         mut is_ready: impl FnMut(&mut Table<OutboundId, CallSlot>, &OutboundId) -> bool,
     ) -> Poll<()> {
-        // The first poll rarely finds anything, so the waker to park is cloned before the lock is taken.
-        let mut spare = (!replace(&mut self.polled, true)).then(|| cx.waker().clone());
-        loop {
-            let seen = self.shared.with_state(|state| {
-                if is_ready(&mut state.calls, &self.id) {
-                    return Seen::Found;
-                }
-                let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Found };
-                let CallStage::Open(waiting) = &mut slot.stage else { return Seen::Found };
-                slot.wants_progress = wants_progress;
-                if park(waiting, cx.waker(), &mut spare) { Seen::Parked } else { Seen::Nothing }
-            });
-            match seen {
-                Seen::Found => return Poll::Ready(()),
-                Seen::Parked => return Poll::Pending,
-                Seen::Nothing => spare = Some(cx.waker().clone()),
+        let mut waker = Some(cx.waker().clone());
+        self.shared.with_state(|state| {
+            if is_ready(&mut state.calls, &self.id) {
+                return Poll::Ready(());
             }
-        }
+            let Some(slot) = state.calls.get_mut(&self.id) else { return Poll::Ready(()) };
+            let CallStage::Open(waiting) = &mut slot.stage else { return Poll::Ready(()) };
+            slot.wants_progress = wants_progress;
+            park(waiting, &mut waker);
+            Poll::Pending
+        })
     }
 
     fn remove_slot(&self) -> Option<CallSlot> {
@@ -161,15 +152,6 @@ impl fmt::Debug for Canceller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Canceller").field("id", &self.id).finish_non_exhaustive()
     }
-}
-
-/// The state of a call's slot in one poll.
-enum Seen {
-    Found,
-    /// Nothing yet; the task's waker is parked in the slot.
-    Parked,
-    /// Nothing yet, and no waker is parked: the caller has to clone its waker first.
-    Nothing,
 }
 
 impl Future for Call {

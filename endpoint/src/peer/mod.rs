@@ -506,19 +506,14 @@ impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<T> {
         let this = self.get_mut();
-        let mut spare = None;
-        loop {
-            let seen = this.shared.with_state(|state| match (this.find)(state) {
-                Some(found) => Ok(found),
-                // `true` if the task now waits; `false` if `park` needs a clone of the waker, which is made without the lock.
-                None => Err(state.on_change.park(&mut this.waiter, cx.waker(), &mut spare)),
-            });
-            match seen {
-                Ok(found) => return Poll::Ready(found),
-                Err(true) => return Poll::Pending,
-                Err(false) => spare = Some(cx.waker().clone()),
+        let mut waker = Some(cx.waker().clone());
+        this.shared.with_state(|state| match (this.find)(state) {
+            Some(found) => Poll::Ready(found),
+            None => {
+                state.on_change.park(&mut this.waiter, &mut waker);
+                Poll::Pending
             }
-        }
+        })
     }
 }
 

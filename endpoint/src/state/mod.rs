@@ -228,7 +228,7 @@ mod tests {
         for (key, waker) in (1..).zip([&panicking, &returning, &panicking, &returning]) {
             waits.inputs.push((InputKey::from_number(key), InputSlot { answer: None, waker: Some(waker.clone()) }));
         }
-        shared.with_state(|state| state.driver.park(&panicking, &mut Some(panicking.clone())));
+        shared.with_state(|state| state.driver.park(&mut Some(panicking.clone())));
         let verb = AssertUnwindSafe(|| {
             drop(shared.verb(|_, _, effects| {
                 effects.output();

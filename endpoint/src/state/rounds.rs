@@ -332,11 +332,11 @@ impl Future for EffectWait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let mut spare = Some(cx.waker().clone());
+        let mut waker = Some(cx.waker().clone());
         let is_parked = this.served.shared.with_state(|state| match state.served_calls.get_mut(&this.served.id) {
             Some(slot) if slot.rounds.as_ref().is_some_and(|log| log.is_in_effect()) => {
-                let waits = slot.waits.get_or_insert_default();
-                waits.on_effect_end.park(&mut this.waiter, cx.waker(), &mut spare)
+                slot.waits.get_or_insert_default().on_effect_end.park(&mut this.waiter, &mut waker);
+                true
             }
             _ => false,
         });

@@ -402,27 +402,20 @@ impl Future for CancelledWait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<CancelReason> {
         let this = self.get_mut();
-        let mut spare = None;
-        loop {
-            if let Some(why) = this.served.why.get() {
-                return Poll::Ready(why.clone());
-            }
-            let parked = this.served.shared.with_state(|state| {
-                match state.served_calls.get_mut(&this.served.id) {
-                    // Cancelled since the check above.
-                    Some(_) if this.served.is_cancelled() => false,
-                    Some(slot) => slot.waits.get_or_insert_default().on_cancel.park(&mut this.waiter, cx.waker(), &mut spare),
-                    // The call has ended, so the wait never resolves.
-                    None => true,
-                }
-            });
-            if parked {
-                return Poll::Pending;
-            }
-            if spare.is_none() {
-                spare = Some(cx.waker().clone());
-            }
+        if let Some(why) = this.served.why.get() {
+            return Poll::Ready(why.clone());
         }
+        let mut waker = Some(cx.waker().clone());
+        this.served.shared.with_state(|state| {
+            // Without a slot the call has ended, and the wait never resolves.
+            if let Some(slot) = state.served_calls.get_mut(&this.served.id)
+                && !this.served.is_cancelled()
+            {
+                slot.waits.get_or_insert_default().on_cancel.park(&mut this.waiter, &mut waker);
+            }
+        });
+        // The call may have been cancelled since the check above.
+        this.served.why.get().map_or(Poll::Pending, |why| Poll::Ready(why.clone()))
     }
 }
 
@@ -450,29 +443,20 @@ impl Future for AlarmWait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<bool> {
         let this = self.get_mut();
-        let mut spare: Option<Waker> = None;
-        loop {
-            // `Ok` has the result of `park`, `Err` that of the wait.
-            let parked = this.shared.verb(|state, now, _| {
-                if state.driver_gone {
-                    return Err(false);
-                }
-                let key = match this.key {
-                    Some(key) => key,
-                    None if this.span.is_zero() => return Err(true),
-                    None => *this.key.insert(state.alarms.set(now.saturating_add(this.span), Alarmed::Sleeper(None))),
-                };
-                match state.alarms.sleeper(key) {
-                    Some(slot) => Ok(park(slot, cx.waker(), &mut spare)),
-                    None => Err(true),
-                }
-            });
-            match parked {
-                Err(elapsed) => return Poll::Ready(elapsed),
-                Ok(true) => return Poll::Pending,
-                Ok(false) => spare = Some(cx.waker().clone()),
+        let mut waker = Some(cx.waker().clone());
+        this.shared.verb(|state, now, _| {
+            if state.driver_gone {
+                return Poll::Ready(false);
             }
-        }
+            let key = match this.key {
+                Some(key) => key,
+                None if this.span.is_zero() => return Poll::Ready(true),
+                None => *this.key.insert(state.alarms.set(now.saturating_add(this.span), Alarmed::Sleeper(None))),
+            };
+            let Some(slot) = state.alarms.sleeper(key) else { return Poll::Ready(true) };
+            park(slot, &mut waker);
+            Poll::Pending
+        })
     }
 }
 
@@ -503,27 +487,24 @@ impl Future for AnswerWait {
     type Output = Result<Answer, AskFailed>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let mut spare = None;
-        loop {
-            // `Ok` has the result of `park`; `Err` the slot with the answer, or `None` if there will be none.
-            let parked = self.served.shared.with_state(|state| {
-                let (inputs, at) = self.find(state).ok_or(None)?;
-                let (_, input) = inputs.get_mut(at).ok_or(None)?;
-                if input.answer.is_some() {
-                    return Err(Some(inputs.swap_remove(at).1));
-                }
-                if self.served.is_cancelled() {
-                    return Err(None);
-                }
-                Ok(park(&mut input.waker, cx.waker(), &mut spare))
-            });
-            match parked {
-                Err(Some(InputSlot { answer: Some(answer), .. })) => return Poll::Ready(answer.map_err(AskFailed::from)),
-                Err(_) => return Poll::Ready(Err(self.served.over())),
-                Ok(true) => return Poll::Pending,
-                Ok(false) => spare = Some(cx.waker().clone()),
+        let mut waker = Some(cx.waker().clone());
+        // `Ready` has the slot with the answer, or `None` if there will be none.
+        let found = self.served.shared.with_state(|state| {
+            let Some((inputs, at)) = self.find(state) else { return Poll::Ready(None) };
+            let Some((_, input)) = inputs.get_mut(at) else { return Poll::Ready(None) };
+            if input.answer.is_some() {
+                return Poll::Ready(Some(inputs.swap_remove(at).1));
             }
-        }
+            if self.served.is_cancelled() {
+                return Poll::Ready(None);
+            }
+            park(&mut input.waker, &mut waker);
+            Poll::Pending
+        });
+        found.map(|input| match input.and_then(|input| input.answer) {
+            Some(answer) => answer.map_err(AskFailed::from),
+            None => Err(self.served.over()),
+        })
     }
 }
 

@@ -10,9 +10,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Waker;
 
-use engine::spare;
 use protocol_core::Close;
 use protocol_core::drive::Timer;
 use protocol_core::http::SessionKey;
@@ -47,8 +45,6 @@ pub(super) struct SessionDriver {
     has_closed: bool,
     /// `true` once [`Order::Close`] was taken. The server has removed the session by then.
     is_ended: bool,
-    /// A clone of the task's waker, to register again.
-    spare: Option<Waker>,
 }
 
 impl Shared {
@@ -88,7 +84,6 @@ impl SessionDriver {
             reports: Vec::new(),
             has_closed: false,
             is_ended: false,
-            spare: None,
         }
     }
 
@@ -98,8 +93,8 @@ impl SessionDriver {
             self.reports.clear();
             return;
         }
-        self.spare = spare(self.spare.take(), cx.waker());
-        self.shared.pass_reports(self.key, &mut self.reports, &mut self.orders, cx.waker(), &mut self.spare);
+        let mut waker = Some(cx.waker().clone());
+        self.shared.pass_reports(self.key, &mut self.reports, &mut self.orders, &mut waker);
     }
 
     /// Passes the orders to the machine, and collects reports for the server.

@@ -3,11 +3,9 @@
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::sync::Arc;
-use std::task::Waker;
 
 use bytes::Bytes;
 use endpoint::{Extensions, Principal};
-use engine::spare;
 use http::request::Parts;
 use protocol_core::Arc as CoreArc;
 use protocol_core::http::era::Era;
@@ -26,8 +24,6 @@ pub(crate) struct Exchange {
     /// The driver of the session of a request without a handshake, while this handle polls it.
     driver: Option<SessionDriver>,
     is_over: bool,
-    /// A clone of the task's waker, made before the lock is taken.
-    spare: Option<Waker>,
 }
 
 impl Owner {
@@ -68,7 +64,7 @@ impl Owner {
 
 impl Exchange {
     pub(super) fn new(owner: Arc<Owner>, id: HttpExchangeId) -> Self {
-        Self { owner, id, driver: None, is_over: false, spare: None }
+        Self { owner, id, driver: None, is_over: false }
     }
 
     /// Polls the driver of a session from now on.
@@ -81,8 +77,8 @@ impl Exchange {
         if self.driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(cx).is_ready()) {
             self.driver = None;
         }
-        self.spare = spare(self.spare.take(), cx.waker());
-        match self.owner.shared().poll_response(self.id, cx.waker(), &mut self.spare) {
+        let mut waker = Some(cx.waker().clone());
+        match self.owner.shared().poll_response(self.id, &mut waker) {
             Some(part) => {
                 self.is_over = part == ResponsePart::End;
                 Poll::Ready(part)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use endpoint::{Endpoint, Runtime, Service, TimedRuntime};
-use engine::{Engine, spare};
+use engine::Engine;
 use protocol_core::drive::Timer;
 use protocol_core::http::era::Era;
 use protocol_core::http::{HttpExchangeId, HttpRequest, HttpServerConfig, ResponsePart, SessionKey};
@@ -91,18 +91,17 @@ impl Shared {
         Ok(bytes)
     }
 
-    // In the verbs below that take a `waker`, `spare` is at first a clone of `waker`, made before the lock is taken. After the verb, it
-    // holds a waker that must be dropped outside of the lock.
+    // In the verbs below that take a `waker`, it is at first a clone that was made before the lock is taken. After the verb, it holds a waker
+    // that must be dropped outside of the lock.
 
     // ---- Verbs of exchanges ----
 
     pub(super) fn poll_response(
         self: &Arc<Self>,
         exchange: HttpExchangeId,
-        waker: &Waker,
-        spare: &mut Option<Waker>,
+        waker: &mut Option<Waker>,
     ) -> Option<ResponsePart> {
-        self.verb(|state, now| state.poll_response(exchange, waker, spare, now))
+        self.verb(|state, now| state.poll_response(exchange, waker, now))
     }
 
     #[cfg(feature = "hyper")]
@@ -123,8 +122,7 @@ impl Shared {
         session: SessionKey,
         reports: &mut Vec<Report>,
         orders: &mut VecDeque<Order>,
-        waker: &Waker,
-        spare: &mut Option<Waker>,
+        waker: &mut Option<Waker>,
     ) {
         self.verb(|state, now| {
             for report in core::mem::take(reports) {
@@ -132,7 +130,7 @@ impl Shared {
             }
             // The orders that follow from the reports are moved with the earlier ones.
             state.distribute();
-            state.take_orders(session, orders, waker, spare);
+            state.take_orders(session, orders, waker);
         });
     }
 
@@ -143,8 +141,8 @@ impl Shared {
 
     // ---- Verbs of the task that waits for deadlines ----
 
-    pub(super) fn expire(self: &Arc<Self>, waker: &Waker, spare: &mut Option<Waker>) -> Option<Instant> {
-        self.verb(|state, now| state.expire(now, waker, spare))
+    pub(super) fn expire(self: &Arc<Self>, waker: &mut Option<Waker>) -> Option<Instant> {
+        self.verb(|state, now| state.expire(now, waker))
     }
 
     pub(super) fn end_deadlines(self: &Arc<Self>) {
@@ -161,12 +159,11 @@ struct Deadlines {
     shared: Arc<Shared>,
     timer: Box<dyn Timer + Send + Sync>,
     has_ended: bool,
-    spare: Option<Waker>,
 }
 
 impl Deadlines {
     fn new(shared: Arc<Shared>, timer: Box<dyn Timer + Send + Sync>) -> Self {
-        Self { shared, timer, has_ended: false, spare: None }
+        Self { shared, timer, has_ended: false }
     }
 }
 
@@ -176,8 +173,8 @@ impl Future for Deadlines {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         loop {
-            this.spare = spare(this.spare.take(), cx.waker());
-            match this.shared.expire(cx.waker(), &mut this.spare) {
+            let mut waker = Some(cx.waker().clone());
+            match this.shared.expire(&mut waker) {
                 Some(at) => ready!(this.timer.poll_until(cx, at)),
                 None => {
                     this.has_ended = true;

@@ -109,21 +109,17 @@ impl State {
         (exchange, self.distribute_with(extensions))
     }
 
-    /// The next part of a response. If there is none yet, keeps `spare`, a clone of `waker` (see [`park`]), to wake the task that waits for
-    /// the part.
+    /// The next part of a response. If there is none yet, keeps `waker` (see [`park`]), to wake the task that waits for the part.
     pub(super) fn poll_response(
         &mut self,
         exchange: HttpExchangeId,
-        waker: &Waker,
-        spare: &mut Option<Waker>,
+        waker: &mut Option<Waker>,
         now: Instant,
     ) -> Option<ResponsePart> {
         let part = self.server.poll_response(exchange, now);
         match (&part, self.exchanges.get_mut(&exchange)) {
-            (None, Some(slot)) => {
-                park(slot, waker, spare);
-            }
-            (Some(ResponsePart::End), _) => *spare = self.exchanges.remove(&exchange).flatten(),
+            (None, Some(slot)) => park(slot, waker),
+            (Some(ResponsePart::End), _) => *waker = self.exchanges.remove(&exchange).flatten(),
             _ => {}
         }
         part
@@ -163,21 +159,15 @@ impl State {
         }
     }
 
-    /// Moves the orders of a session into `orders`. After [`Order::Close`], the last order, the session is forgotten; otherwise `spare` is
+    /// Moves the orders of a session into `orders`. After [`Order::Close`], the last order, the session is forgotten; otherwise `waker` is
     /// kept to wake its driver when there are further orders.
-    pub(super) fn take_orders(
-        &mut self,
-        session: SessionKey,
-        orders: &mut VecDeque<Order>,
-        waker: &Waker,
-        spare: &mut Option<Waker>,
-    ) {
+    pub(super) fn take_orders(&mut self, session: SessionKey, orders: &mut VecDeque<Order>, waker: &mut Option<Waker>) {
         let Some(slot) = self.sessions.get_mut(&session) else { return };
         orders.append(&mut slot.orders);
         if matches!(orders.back(), Some(Order::Close)) {
-            *spare = self.sessions.remove(&session).and_then(|slot| slot.waker);
+            *waker = self.sessions.remove(&session).and_then(|slot| slot.waker);
         } else {
-            park(&mut slot.waker, waker, spare);
+            park(&mut slot.waker, waker);
         }
     }
 
@@ -251,16 +241,14 @@ impl State {
         starts
     }
 
-    /// Handles the deadlines that are due. Returns the next deadline, and keeps `spare` to wake the task if an earlier deadline is added.
+    /// Handles the deadlines that are due. Returns the next deadline, and keeps `waker` to wake the task if an earlier deadline is added.
     /// If there is no next deadline, the task ends.
-    pub(super) fn expire(&mut self, now: Instant, waker: &Waker, spare: &mut Option<Waker>) -> Option<Instant> {
+    pub(super) fn expire(&mut self, now: Instant, waker: &mut Option<Waker>) -> Option<Instant> {
         self.server.handle_timeout(now);
         let next = self.deadlines.arm(self.server.poll_timeout());
         match next {
-            Some(_) => {
-                self.deadlines.park(waker, spare);
-            }
-            None => *spare = self.end_deadlines(),
+            Some(_) => self.deadlines.park(waker),
+            None => *waker = self.end_deadlines(),
         }
         next
     }
