@@ -83,11 +83,8 @@ mod client;
 mod context;
 mod endpoint;
 mod extensions;
-mod once;
-mod once_store;
 mod peer;
 mod plain;
-mod rounds;
 mod schema;
 mod service;
 mod state;
@@ -96,6 +93,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 mod text_shape;
+mod tool_error;
 mod validation_errors;
 
 pub use ask_failed::AskFailed;
@@ -104,12 +102,11 @@ pub use context::{AskFuture, Cancellation, Cancelled, Context, Subrange, Timeout
 pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime, TimedRuntime};
 pub use extensions::{Extensions, Principal};
-pub use once::EffectKey;
-pub use once_store::{Claim, Lease, MemoryOnceStore, OnceStore, StoreError};
 pub use peer::{Call, Canceller, Peer};
-pub use rounds::SealKeys;
 pub use service::{
     Catalog, Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
-    ResourceTemplate, ResourceUri, SchemaRefused, Service, Tool, ToolError,
+    ResourceTemplate, ResourceUri, SchemaRefused, Service, Tool,
 };
+pub use state::rounds::{Claim, EffectKey, Lease, MemoryOnceStore, OnceStore, SealKeys, StoreError};
 pub use state::{CallError, CallOutcome, Counters, ListFailed};
+pub use tool_error::ToolError;

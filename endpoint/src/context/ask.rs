@@ -10,7 +10,9 @@ use super::{AskFuture, Context};
 use crate::ask_failed::AskFailed;
 use crate::peer::Peer;
 use crate::schema::{Shape, flat};
+use crate::tool_error::ToolError;
 use protocol_core::dialect::{Answer, Ask, Consent, Elicit, Elicited, Notice, OpenUrl, Sample, Sampled};
+use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::SendError;
 
@@ -173,6 +175,31 @@ impl Context {
             Answer::Roots(roots) => Ok(roots),
             _ => Err(AskFailed::Mismatch(String::from("it is no list of roots"))),
         })
+    }
+}
+
+impl ToolError {
+    /// The error -32042, URL elicitation required (MCP, client/elicitation): the user has to open `urls` before the call can be served. The
+    /// client shows them to the user, and may call again afterwards.
+    ///
+    /// If the caller of `context` does not support elicitation by URL, this is a [`ToolError::Ask`] with [`AskFailed::NoUrlElicitation`]
+    /// instead. If `urls` is empty or one of them is not valid, it is a [`ToolError::Ask`] with [`AskFailed::Invalid`]. MCP 2026-07-28 does
+    /// not have the error -32042: there this is a [`ToolError::Failed`] that names the URLs.
+    #[must_use]
+    pub fn urls_required(context: &Context, urls: impl IntoIterator<Item = OpenUrl>) -> Self {
+        if !context.capabilities().elicitation_url {
+            return Self::Ask(AskFailed::NoUrlElicitation);
+        }
+        let urls: Vec<_> = urls.into_iter().collect();
+        match urls.iter().find_map(|open| open.check().err()) {
+            Some(why) => Self::Ask(AskFailed::Invalid(why)),
+            None if urls.is_empty() => Self::Ask(AskFailed::Invalid(String::from("there is no address to open"))),
+            None if context.caller().is_stateless() => {
+                let urls: Vec<_> = urls.iter().map(|open| format!("{} ({})", open.url, open.message)).collect();
+                Self::failed(format!("addresses that must be opened first: {}", urls.join(", ")))
+            }
+            None => Self::Rpc(RpcError::url_elicitation_required(&urls)),
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ask_failed::AskFailed;
-use crate::rounds::{AskPlace, Asking, is_in_effect};
-use crate::state::{AlarmWait, AnswerWait, RoundStep, RoundWait, ServedCall};
+use crate::state::rounds::{AskPlace, Asking, RoundStep, RoundWait, is_in_effect};
+use crate::state::{AlarmWait, AnswerWait, ServedCall};
 use protocol_core::dialect::{Answer, Ask};
 use protocol_core::json::{Json, Text};
 

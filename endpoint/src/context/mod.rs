@@ -2,6 +2,7 @@
 
 mod ask;
 mod ask_future;
+mod once;
 mod subrange;
 
 pub use ask_future::AskFuture;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use crate::ask_failed::cancel_reason;
 use crate::extensions::Extensions;
 use crate::state::ServedCall;
+use crate::tool_error::ToolError;
 use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, Progress};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
@@ -315,4 +317,19 @@ pub enum TimeoutError {
     /// The deadline of the call has passed.
     #[error("the call's deadline has passed")]
     TimedOut,
+}
+
+impl From<Cancelled> for ToolError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl From<TimeoutError> for ToolError {
+    fn from(error: TimeoutError) -> Self {
+        match error {
+            TimeoutError::Elapsed => Self::Failed(Text::from_static("a step took too long")),
+            TimeoutError::Cancelled(_) | TimeoutError::TimedOut => Self::Cancelled,
+        }
+    }
 }

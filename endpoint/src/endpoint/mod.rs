@@ -18,7 +18,8 @@ use crate::extensions::Extensions;
 use crate::peer::Peer;
 use crate::service::{Service, Start, WatcherGuard};
 use crate::state::diagnose::{self, Note};
-use crate::state::{Alarmed, AsksInRounds, CallOutcome, InputRequest, ServedCall, ServedCallSlot, Shared, State};
+use crate::state::rounds::InRounds;
+use crate::state::{Alarmed, CallOutcome, InputRequest, ServedCall, ServedCallSlot, Shared, State};
 use engine::{BlockingTask, Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
@@ -669,7 +670,7 @@ impl State {
                 let mode = self.session.input_mode(id);
                 let in_rounds =
                     self.round_setup.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
-                let in_rounds = in_rounds.then(|| AsksInRounds { request: request.clone() });
+                let in_rounds = in_rounds.then(|| InRounds::new(request.clone()));
                 let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions, in_rounds));
                 self.served_calls.insert(id, ServedCallSlot::new(Arc::clone(&served)));
                 work.push_back(Work::Serve(served, request));

@@ -1,7 +1,7 @@
 //! Replaces a run of a handler when another retry of the same call arrives meanwhile (MCP 2026-07-28), as when a caller sends its retry
 //! twice. The older run is cancelled, and the newer one begins: at once or, if an effect of the older run is under way, after that effect.
 //!
-//! A *call* and a *run* are here what they are in [`crate::rounds`].
+//! A *call* and a *run* are here what they are in [`crate::state::rounds`].
 //!
 //! ```text
 //!   the older run:   runs --- a newer request of its call ---> cancelled --- its effect ends ---> its request ends with an error
@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use super::{Work, begin};
 use crate::service::Service;
-use crate::state::{EffectWait, ServedCall, State};
+use crate::state::rounds::EffectWait;
+use crate::state::{ServedCall, State};
 use engine::{BoxFuture, TaskEnd, TaskOwner as _};
 use protocol_core::dialect::Request;
 use protocol_core::session::CancelReason;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::ToolError;
 use crate::context::Context;
+use crate::tool_error::ToolError;
 use engine::BoxFuture;
 use protocol_core::dialect::{Completion, CompletionRequest, Reply};
 

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
-use super::ToolError;
 use crate::context::Context;
 use crate::text_shape::{TextField, TextShape};
+use crate::tool_error::ToolError;
 use engine::BoxFuture;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::{Content, Reply};

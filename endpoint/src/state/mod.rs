@@ -9,7 +9,7 @@ mod call_slot;
 pub(crate) mod diagnose;
 mod input_request;
 mod list_changes;
-mod rounds;
+pub(crate) mod rounds;
 mod served_call;
 mod served_call_slot;
 mod subscriptions;
@@ -19,7 +19,6 @@ pub use call_outcome::{CallError, CallOutcome, ListFailed};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
 pub(crate) use input_request::InputRequest;
 pub(crate) use list_changes::ListKind;
-pub(crate) use rounds::{AsksInRounds, EffectSetup, EffectWait, RoundSetup, RoundStep, RoundWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
 pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};
@@ -31,6 +30,7 @@ use std::task::Waker;
 
 use self::alarms::Alarms;
 use self::list_changes::ListChanges;
+use self::rounds::{EffectSetup, RoundSetup};
 use self::subscriptions::Subscriptions;
 use crate::extensions::Extensions;
 use engine::{DriverSlot, Engine, Guarded, SendsEarly, VerbEffects, Waiters};

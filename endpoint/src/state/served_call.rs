@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::any::Any;
@@ -11,15 +11,13 @@ use std::task::Waker;
 
 use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
-use super::rounds::AsksInRounds;
+use super::rounds::InRounds;
 use super::served_call_slot::InputSlot;
 use super::{Shared, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, TaskEnd, TaskOwner, park};
-use protocol_core::dialect::{
-    Answer, Ask, Caller, Capabilities, LogRecord, PeerInfo, Progress, Reply, Request, SubscriptionFilter,
-};
+use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, PeerInfo, Progress, Reply, SubscriptionFilter};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
@@ -38,13 +36,7 @@ pub(crate) struct ServedCall {
     /// The sampling depth of the call. A retry can raise it before its handler starts.
     depth: AtomicU8,
     /// `None` if its caller is not asked in rounds.
-    in_rounds: Option<AsksInRounds>,
-    /// `true` if its request ends or has ended with a round.
-    ended_in_round: AtomicBool,
-    /// `true` if its handler blocks a thread, so that the handler cannot be dropped and run again.
-    is_blocking: AtomicBool,
-    /// The number of its progress updates, log records and checkpoints, if its caller is asked in rounds.
-    reports: AtomicU32,
+    pub(super) in_rounds: Option<InRounds>,
     /// `true` if its caller asked for progress.
     pub(crate) observed: bool,
     /// The values that the transport attached to the frame of its request.
@@ -64,16 +56,13 @@ impl ServedCall {
         observed: bool,
         caller: Caller,
         extensions: Extensions,
-        in_rounds: Option<AsksInRounds>,
+        in_rounds: Option<InRounds>,
     ) -> Self {
         Self {
             shared,
             id,
             depth: AtomicU8::new(depth),
             in_rounds,
-            ended_in_round: AtomicBool::new(false),
-            is_blocking: AtomicBool::new(false),
-            reports: AtomicU32::new(0),
             observed,
             caller,
             extensions,
@@ -176,7 +165,7 @@ impl ServedCall {
     /// wait for its cancellation are not woken. No effect the second time.
     pub(crate) fn respond(&self, reply: Reply) {
         let reply = if self.is_replaced() {
-            self.ended_in_round.store(false, Ordering::Relaxed);
+            self.note_end_in_round(false);
             Reply::Error(RpcError::fixed(RpcError::INTERNAL, "a newer request of this call has taken its place"))
         } else {
             reply
@@ -209,7 +198,7 @@ impl ServedCall {
             Reply::Input(round) => match state.session.finish_round(self.id, *round, now) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    self.ended_in_round.store(false, Ordering::Relaxed);
+                    self.note_end_in_round(false);
                     match error {
                         AskError::NotLive => Reply::Done,
                         error => Reply::Error(RpcError::internal(format!("the input requests cannot be sent: {error}"))),
@@ -257,46 +246,6 @@ impl ServedCall {
     /// The waker of its task, to be woken outside of the lock.
     pub(super) fn task_waker(&self) -> Option<Waker> {
         self.abort.waker()
-    }
-
-    /// Returns `true` if its caller is asked in rounds.
-    pub(crate) fn asks_in_rounds(&self) -> bool {
-        self.in_rounds.is_some()
-    }
-
-    /// The request that a state is bound to, if its caller is asked in rounds.
-    pub(super) fn request_of_rounds(&self) -> Option<&Request> {
-        self.in_rounds.as_ref().map(|in_rounds| &in_rounds.request)
-    }
-
-    /// Returns `true` from the moment at which its request ends with a round, unless the round cannot be sent.
-    pub(crate) fn has_ended_in_round(&self) -> bool {
-        self.ended_in_round.load(Ordering::Relaxed)
-    }
-
-    /// Notes that its request ends with a round.
-    pub(super) fn note_end_in_round(&self) {
-        self.ended_in_round.store(true, Ordering::Relaxed);
-    }
-
-    /// Notes that its handler blocks a thread.
-    pub(crate) fn note_blocking(&self) {
-        self.is_blocking.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns `true` if its handler blocks a thread, so that its request cannot end before it.
-    pub(crate) fn is_blocking(&self) -> bool {
-        self.is_blocking.load(Ordering::Relaxed)
-    }
-
-    /// Counts one more progress update, log record or checkpoint; returns their number.
-    pub(super) fn count_report(&self) -> u32 {
-        self.reports.fetch_add(1, Ordering::Relaxed).saturating_add(1)
-    }
-
-    /// The number of progress updates, log records and checkpoints so far.
-    pub(super) fn reports(&self) -> u32 {
-        self.reports.load(Ordering::Relaxed)
     }
 
     pub(crate) fn depth(&self) -> u8 {
@@ -368,7 +317,7 @@ impl TaskOwner for ServedCall {
     }
 
     fn early_end(&self) -> Option<Reply> {
-        if self.in_rounds.is_some() { self.round_reply() } else { None }
+        self.round_reply()
     }
 
     fn panicked(&self, panic: &(dyn Any + Send)) {

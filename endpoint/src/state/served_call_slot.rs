@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::ServedCall;
 use super::alarms::AlarmKey;
-use crate::rounds::RoundLog;
+use super::rounds::RoundLog;
 use engine::{Waiters, wake_all};
 use protocol_core::dialect::Answer;
 use protocol_core::session::{InputFailed, InputKey};

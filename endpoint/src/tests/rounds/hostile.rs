@@ -47,8 +47,8 @@ fn invented(random: &mut Random, state: &str) -> String {
     let count = random.below(200);
     let noise = random.bytes(count);
     match random.below(3) {
-        0 => crate::rounds::encode(&noise),
-        1 => format!("{}{}", &state[..random.below(60)], crate::rounds::encode(&noise)),
+        0 => crate::state::rounds::encode(&noise),
+        1 => format!("{}{}", &state[..random.below(60)], crate::state::rounds::encode(&noise)),
         _ => String::from_utf8_lossy(&noise).into_owned(),
     }
 }
@@ -432,7 +432,7 @@ fn an_input_request_and_a_sealed_effect_of_a_blocking_handler_fail_without_waiti
 /// the retry would run again.
 #[test]
 fn nothing_is_added_to_a_log_after_its_round_was_made() {
-    use crate::rounds::{AskStep, Asking, EffectStep, RoundLog, RunEnd};
+    use crate::state::rounds::{AskStep, Asking, EffectStep, RoundLog, RunEnd};
     let (now, ask) = (Duration::from_secs(1), || Asking::new(Sample::new("?").into(), None, None, false));
     let mut log = RoundLog::begin(Some([1; 16]), now);
     assert!(matches!(log.begin_effect("a", false), Some(EffectStep::Run { nth: 0, .. })));

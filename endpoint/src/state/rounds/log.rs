@@ -1,29 +1,4 @@
-//! The log of an inbound call whose caller is asked in rounds (MCP 2026-07-28, Multi Round-Trip Requests). Any other call has a log only
-//! for its effects, and that log is never sealed.
-//!
-//! In this module a *call* whose caller is asked in rounds is the chain of a first request and its retries, each of which is an inbound
-//! call of the session; a *run* is the execution of a handler for one of these requests. A handler that awaits an answer is dropped, and
-//! its request ends with the input requests that are open and a sealed log. The retry opens the log and runs the handler from its first
-//! line. Input requests and effects that are in the log resolve at once, and the first input request that is not in the log ends the retry
-//! in the same way.
-//!
-//! ```text
-//!   first request ---> the handler runs --- it is pending with open input requests ---> the request ends with a sealed log
-//!                              ^                                                                 |
-//!                              '------------- retry: the log opens, the handler runs again ------'
-//! ```
-//!
-//! An answer is found in the log by a digest of its input request and by the number of equal requests before it, and not by its position.
-//! The digest covers kind, name and parameters, and whether the handler keeps only a part of the answer. So a handler that takes another
-//! path than before never gets the answer to a different input request.
-
-mod canonical;
-mod effect_mark;
-mod seal;
-
-pub(crate) use effect_mark::{EffectMark, is_in_effect};
-pub use seal::SealKeys;
-pub(crate) use seal::{Digest, Sealer, StateId, digest, encode};
+//! The log of a call, and the state of its current run.
 
 use core::time::Duration;
 
@@ -33,8 +8,9 @@ use protocol_core::json::{Json, Text};
 use protocol_core::session::InboundId;
 use serde::{Deserialize, Serialize};
 
+use super::canonical::canonical;
+use super::seal::{self, Digest, StateId, digest, encode};
 use crate::ask_failed::AskFailed;
-use canonical::canonical;
 
 /// The longest sealed state, in bytes of text.
 pub(crate) const MAX_STATE_BYTES: usize = 16 << 10;

@@ -1,36 +1,49 @@
-//! The verbs of an inbound call that use its log ([`crate::rounds`]), under the lock of the endpoint.
+//! The part of an inbound call that its rounds need, and the verbs that use its log, under the lock of the endpoint.
 
 use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::served_call::{CancelledWait, NO_SEAL};
-use super::{ServedCall, State};
+use super::log::{
+    AskPlace, AskStep, Asking, EffectStep, MAX_STATE_BYTES, Outcome, RoundEnd, RoundLog, RunEnd, bound_to, not_accepted,
+};
+use super::seal::{Digest, Sealer, digest};
+use super::store::OnceStore;
 use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
-use crate::once_store::OnceStore;
-use crate::rounds::{
-    AskPlace, AskStep, Asking, Digest, EffectStep, MAX_STATE_BYTES, Outcome, RoundEnd, RoundLog, RunEnd, bound_to, digest,
-    not_accepted,
-};
+use crate::state::served_call::{CancelledWait, NO_SEAL};
+use crate::state::{ServedCall, State};
 use engine::wake_all;
 use protocol_core::dialect::{Answer, Reply, Request, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{AskError, InboundId, ServeOptions};
 
-/// A call whose caller is asked in rounds.
+/// The part of an inbound call that is there only if its caller is asked in rounds.
 #[derive(Debug)]
-pub(crate) struct AsksInRounds {
+pub(crate) struct InRounds {
     /// The request, which the sealed state is bound to.
-    pub(crate) request: Request,
+    request: Request,
+    /// `true` if the request ends or has ended with a round.
+    has_ended: AtomicBool,
+    /// `true` if the handler blocks a thread, so that it cannot be dropped and run again.
+    is_blocking: AtomicBool,
+    /// The number of progress updates, log records and checkpoints.
+    reports: AtomicU32,
+}
+
+impl InRounds {
+    pub(crate) fn new(request: Request) -> Self {
+        Self { request, has_ended: AtomicBool::new(false), is_blocking: AtomicBool::new(false), reports: AtomicU32::new(0) }
+    }
 }
 
 /// The keys that seal a state, and the names that the state is bound to.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundSetup {
-    pub(crate) sealer: Arc<crate::rounds::Sealer>,
+    pub(crate) sealer: Arc<Sealer>,
     /// The name of the service.
     pub(crate) service: Arc<str>,
     /// The version of the handlers.
@@ -60,21 +73,48 @@ impl State {
 }
 
 impl ServedCall {
+    /// Returns `true` if its caller is asked in rounds.
+    pub(crate) fn asks_in_rounds(&self) -> bool {
+        self.in_rounds.is_some()
+    }
+
+    /// Returns `true` from the moment at which its request ends with a round, unless the round cannot be sent.
+    pub(crate) fn has_ended_in_round(&self) -> bool {
+        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.has_ended.load(Ordering::Relaxed))
+    }
+
+    /// Notes whether its request ends with a round.
+    pub(in crate::state) fn note_end_in_round(&self, has_ended: bool) {
+        if let Some(in_rounds) = &self.in_rounds {
+            in_rounds.has_ended.store(has_ended, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that its handler blocks a thread.
+    pub(crate) fn note_blocking(&self) {
+        if let Some(in_rounds) = &self.in_rounds {
+            in_rounds.is_blocking.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` if its caller is asked in rounds, but its handler blocks a thread, so that its request cannot end before it.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.is_blocking.load(Ordering::Relaxed))
+    }
+
     /// Counts a progress update, log record or checkpoint of the handler. Returns `true` if it must not be sent: the handler made it in an
     /// earlier request already, or a newer request has replaced its request.
-    pub(super) fn repeats_report(&self, state: &State) -> bool {
-        if !self.asks_in_rounds() {
-            return false;
-        }
+    pub(in crate::state) fn repeats_report(&self, state: &State) -> bool {
+        let Some(in_rounds) = &self.in_rounds else { return false };
         if self.is_replaced() {
             return true;
         }
-        let nth = self.count_report();
+        let nth = in_rounds.reports.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         state.round_log(self.id).is_some_and(|log| log.is_replaying(nth))
     }
 
     /// Counts a checkpoint of the handler. Returns `true` if the checkpoint of the previous request is newer.
-    pub(super) fn has_newer_checkpoint(&self, state: &State) -> bool {
+    pub(in crate::state) fn has_newer_checkpoint(&self, state: &State) -> bool {
         self.repeats_report(state) && state.round_log(self.id).is_some_and(|log| log.partial().is_some())
     }
 
@@ -189,10 +229,8 @@ impl ServedCall {
     }
 
     /// The reply that ends the request, if its handler waits for input.
-    pub(super) fn round_reply(&self) -> Option<Reply> {
-        if self.is_cancelled() {
-            return None;
-        }
+    pub(in crate::state) fn round_reply(&self) -> Option<Reply> {
+        let in_rounds = self.in_rounds.as_ref().filter(|_| !self.is_cancelled())?;
         let now = self.shared.runtime().unix_time()?;
         let end = self.shared.with_state(|state| {
             let log = state.served_calls.get_mut(&self.id)?.rounds.as_mut()?;
@@ -201,7 +239,7 @@ impl ServedCall {
                 let run = RunEnd {
                     depth: self.depth(),
                     most: state.session.config().limits.input_rounds,
-                    reports: self.reports(),
+                    reports: in_rounds.reports.load(Ordering::Relaxed),
                     partial: partial.filter(|partial| partial.as_bytes().len() < MAX_STATE_BYTES).cloned(),
                 };
                 log.end_run(run, now)
@@ -213,7 +251,7 @@ impl ServedCall {
                 let sealed = self.sealing().and_then(|(setup, bound, _)| setup.sealer.seal(&log, &bound, &**self.shared.runtime()));
                 match sealed {
                     Some(state) if state.len() <= MAX_STATE_BYTES => {
-                        self.note_end_in_round();
+                        self.note_end_in_round(true);
                         Reply::Input(Box::new(round.with_state(state)))
                     }
                     Some(state) => Reply::Error(RpcError::internal(format!(
@@ -227,7 +265,7 @@ impl ServedCall {
     }
 
     /// Replaces a reply that reports a missing capability for an input request with the error that MCP 2026-07-28 has for it.
-    pub(super) fn with_missing_capability(&self, state: &mut State, reply: Reply) -> Reply {
+    pub(in crate::state) fn with_missing_capability(&self, state: &mut State, reply: Reply) -> Reply {
         if !self.asks_in_rounds() {
             return reply;
         }
@@ -242,7 +280,7 @@ impl ServedCall {
 
     /// The sealer, the digest that a state is bound to, and the time.
     fn sealing(&self) -> Option<(RoundSetup, Digest, Duration)> {
-        let (request, now) = (self.request_of_rounds()?, self.shared.runtime().unix_time()?);
+        let (request, now) = (&self.in_rounds.as_ref()?.request, self.shared.runtime().unix_time()?);
         let setup = self.shared.with_state(|state| state.round_setup.clone())?;
         let principal = self.extensions.get::<Principal>().map(Principal::as_str);
         let bound = bound_to(&setup.service, &setup.version, request, principal);
