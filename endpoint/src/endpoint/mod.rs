@@ -19,7 +19,7 @@ use crate::peer::Peer;
 use crate::service::{Service, Start, WatcherGuard};
 use crate::state::diagnose::{self, Note};
 use crate::state::rounds::InRounds;
-use crate::state::{Alarmed, CallOutcome, InputRequest, ServedCall, ServedCallSlot, Shared, State};
+use crate::state::{Alarmed, CallOutcome, Counters, InputRequest, Leftover, ServedCall, ServedCallSlot, Shared, State};
 use engine::{BlockingTask, Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
@@ -89,6 +89,7 @@ enum Side {
 /// Work that an event or an alarm causes. It is done in order after the lock is released.
 enum Work {
     Wake(Waker),
+    Settle(Leftover),
     Serve(Arc<ServedCall>, Request),
     Answer(Arc<InputRequest>, Ask),
     // Boxed, as the notice is, since both are large and rare.
@@ -105,6 +106,7 @@ impl Work {
     fn finish(self) {
         match self {
             Self::Wake(waker) => waker.wake(),
+            Self::Settle(leftover) => drop(leftover),
             Self::Diagnose(note) => note.record(),
             Self::Forget(input_request) => drop(input_request),
             other => drop(other),
@@ -359,7 +361,7 @@ impl Endpoint {
 
     fn run(&mut self, piece: Work) {
         match piece {
-            Work::Wake(_) | Work::Forget(_) | Work::Diagnose(_) => piece.finish(),
+            Work::Wake(_) | Work::Settle(_) | Work::Forget(_) | Work::Diagnose(_) => piece.finish(),
             Work::Serve(served, request) => {
                 served.span.serve(served.id, &request, served.depth(), &served.caller);
                 match &self.side {
@@ -626,8 +628,7 @@ impl Drop for Endpoint {
                 }
             }
             for slot in state.served_calls.values_mut() {
-                slot.grace = None;
-                slot.abandon(&mut state.counters.abandoned, &mut work);
+                abandon(slot, &mut state.counters, &mut work);
             }
             for (_, input_request) in state.input_requests.iter() {
                 add(&mut work, input_request.abort_handle().abort().map(Work::Wake));
@@ -677,13 +678,9 @@ impl State {
             }
             Event::Cancelled { id, why } => self.cancel(id, why, grace_ends(), work),
             Event::Input { id, key, answer } => {
-                let waits = self.served_calls.get_mut(&id).and_then(|slot| slot.waits.as_mut());
-                let input = waits.and_then(|waits| waits.inputs.iter_mut().find(|(asked, _)| *asked == key));
                 // The call may be over by now.
-                if let Some((_, input)) = input {
-                    input.answer = Some(answer);
-                    add(work, input.waker.take().map(Work::Wake));
-                }
+                let leftover = self.served_calls.get_mut(&id).map(|slot| slot.answered(key, answer));
+                add(work, leftover.map(Work::Settle));
             }
             Event::InputRequested { key, parent, ask, depth } => {
                 let input_request = Arc::new(InputRequest::new(Arc::clone(shared), key, parent, depth));
@@ -752,30 +749,22 @@ impl State {
 
     fn cancel(&mut self, id: InboundId, why: CancelReason, grace_ends: Instant, work: &mut VecDeque<Work>) {
         let Some(slot) = self.served_calls.get_mut(&id) else { return };
-        let note = Note::cancelled(&slot.served, &why);
-        if slot.served.why.set(why).is_err() {
-            // The call was cancelled before.
-            return;
-        }
-        add(work, note.map(Work::Diagnose));
         // An effect under way may be about to succeed, so its handler has a longer grace.
-        let is_in_effect = slot.rounds.as_ref().is_some_and(|log| log.is_in_effect());
-        let grace_ends = match is_in_effect {
+        let grace_ends = match slot.is_in_effect() {
             true => grace_ends.max(self.session.time().saturating_add(EFFECT_GRACE)),
             false => grace_ends,
         };
-        slot.grace = Some(self.alarms.set(grace_ends, Alarmed::Grace(id)));
-        if let Some(waits) = &mut slot.waits {
-            work.extend(waits.on_cancel.take().map(Work::Wake));
-            work.extend(waits.waiting().map(Work::Wake));
-        }
+        let note = Note::cancelled(slot.served(), &why);
+        // `None` if the call was cancelled before.
+        let Some(leftover) = slot.cancel(why, || self.alarms.set(grace_ends, Alarmed::Grace(id))) else { return };
+        add(work, note.map(Work::Diagnose));
+        work.push_back(Work::Settle(leftover));
     }
 
     /// Ends the grace of a handler.
     fn abandon(&mut self, id: InboundId, work: &mut VecDeque<Work>) {
         if let Some(slot) = self.served_calls.get_mut(&id) {
-            slot.grace = None;
-            slot.abandon(&mut self.counters.abandoned, work);
+            abandon(slot, &mut self.counters, work);
         }
     }
 
@@ -809,14 +798,10 @@ fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
     }
 }
 
-impl ServedCallSlot {
-    /// Abandons the handler: it is dropped at its next await point.
-    fn abandon(&mut self, count: &mut u64, work: &mut VecDeque<Work>) {
-        if core::mem::replace(&mut self.abandoned, true) {
-            return;
-        }
-        *count = count.saturating_add(1);
-        add(work, Note::abandoned(&self.served).map(Work::Diagnose));
-        add(work, self.served.abort_handle().abort().map(Work::Wake));
-    }
+/// Abandons a handler: it is dropped at its next await point.
+fn abandon(slot: &mut ServedCallSlot, counters: &mut Counters, work: &mut VecDeque<Work>) {
+    let Some(leftover) = slot.abandon() else { return };
+    counters.abandoned = counters.abandoned.saturating_add(1);
+    add(work, Note::abandoned(slot.served()).map(Work::Diagnose));
+    work.push_back(Work::Settle(leftover));
 }

@@ -76,21 +76,21 @@ impl Drop for Successor {
 impl State {
     /// Cancels all older runs of the call whose newest request is `served`. Returns the older runs that have an effect under way.
     pub(super) fn replace_older(&mut self, served: &ServedCall, now: Instant, work: &mut VecDeque<Work>) -> Vec<Arc<ServedCall>> {
-        let Some(mut log) = self.served_calls.get_mut(&served.id).and_then(|slot| slot.rounds.take()) else { return Vec::new() };
+        let Some(mut log) = self.served_calls.get_mut(&served.id).and_then(|slot| slot.log.take()) else { return Vec::new() };
         let mut waits_for = Vec::new();
         let grace = now.max(self.session.time()).saturating_add(self.handler_grace);
         for id in self.served_calls.ids() {
             let Some(slot) = self.served_calls.get_mut(&id) else { continue };
-            let Some(older) = slot.rounds.as_mut().filter(|older| older.is_of_the_call_of(&log)) else { continue };
+            let Some(older) = slot.log.as_mut().filter(|older| older.is_of_the_call_of(&log)) else { continue };
             log.take_over(older);
             older.replace_by(served.id, &log);
             if older.is_in_effect() {
-                waits_for.push(Arc::clone(&slot.served));
+                waits_for.push(Arc::clone(slot.served()));
             }
             self.cancel(id, CancelReason::Replaced, grace, work);
         }
         if let Some(slot) = self.served_calls.get_mut(&served.id) {
-            slot.rounds = Some(log);
+            slot.log = Some(log);
         }
         waits_for
     }

@@ -22,7 +22,7 @@ pub(crate) use list_changes::ListKind;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
 pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};
-pub(crate) use served_call_slot::ServedCallSlot;
+pub(crate) use served_call_slot::{Leftover, ServedCallSlot};
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -190,53 +190,6 @@ impl State {
 
     /// Returns `true` once the session is closed and no handler is within its grace.
     pub(crate) fn is_over(&self) -> bool {
-        self.closed.is_some() && self.served_calls.iter().all(|(_, slot)| slot.abandoned)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
-
-    use super::served_call_slot::{InputSlot, Waits};
-    use super::*;
-    use crate::testing::Executor;
-
-    #[derive(Default)]
-    struct Woken {
-        count: AtomicUsize,
-        panics: bool,
-    }
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            assert!(!self.panics, "a waker that panics");
-        }
-    }
-
-    /// A verb wakes the driver and several tasks. If one of the wakers panics, the wakers after it must be woken too.
-    #[test]
-    fn regression_a_waker_that_panics_does_not_prevent_the_other_wakes_of_a_verb() {
-        let (panics, returns) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));
-        let [panicking, returning] = [&panics, &returns].map(|woken| Waker::from(Arc::clone(woken)));
-        let config = protocol_core::Config::mcp_server(protocol_core::Identity::new("s", "1"));
-        let shared = Shared::new(State::new(Session::new(config, Instant::default())), Executor::new().runtime());
-        let mut waits = Waits::default();
-        for (key, waker) in (1..).zip([&panicking, &returning, &panicking, &returning]) {
-            waits.inputs.push((InputKey::from_number(key), InputSlot { answer: None, waker: Some(waker.clone()) }));
-        }
-        shared.with_state(|state| state.driver.park(&mut Some(panicking.clone())));
-        let verb = AssertUnwindSafe(|| {
-            drop(shared.verb(|_, _, effects| {
-                effects.output();
-                waits
-            }));
-        });
-        assert!(catch_unwind(verb).is_err());
-        // The panicking waker is that of the driver and of two tasks, the other one that of two tasks.
-        assert_eq!([&panics, &returns].map(|woken| woken.count.load(Ordering::Relaxed)), [3, 2]);
+        self.closed.is_some() && self.served_calls.iter().all(|(_, slot)| slot.is_abandoned())
     }
 }

@@ -12,7 +12,6 @@ use std::task::Waker;
 use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
 use super::rounds::InRounds;
-use super::served_call_slot::InputSlot;
 use super::{Shared, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
@@ -175,21 +174,16 @@ impl ServedCall {
             // If the call was cancelled, this returns `NotLive`, and only notes in the session that the handler has ended.
             let sent = self.send_reply(state, reply, now);
             let alarms = &mut state.alarms;
-            let ended = state.served_calls.end(&self.id, |slot| {
-                if let Some(key) = slot.grace {
-                    drop(alarms.clear(key));
-                }
-                slot.waits.take()
-            });
+            let ended = state.served_calls.end(&self.id, |slot| slot.end(alarms));
             // If the session is closed, the driver may be waiting for the end of this handler.
             if sent.is_ok() || (ended.is_some() && state.session.is_closed()) {
                 effects.output_alone(state.served_calls.is_empty());
             }
             (sent, ended)
         });
-        let Some(waits) = ended else { return };
+        let Some(leftover) = ended else { return };
         // The drop wakes the tasks that wait. If the waker of the driver panics in the verb above, unwinding drops this value as well.
-        drop(waits);
+        drop(leftover);
         diagnose::settled(self, answered, sent);
     }
 
@@ -270,7 +264,7 @@ impl ServedCall {
             let key = asked.map_err(|error| self.ask_failed(error, unsupported))?;
             effects.output();
             match state.served_calls.get_mut(&self.id) {
-                Some(slot) => slot.waits.get_or_insert_default().inputs.push((key, InputSlot::default())),
+                Some(slot) => slot.input_requested(key),
                 None => return Err(self.over()),
             }
             Ok(key)
@@ -360,7 +354,7 @@ impl Future for CancelledWait {
             if let Some(slot) = state.served_calls.get_mut(&this.served.id)
                 && !this.served.is_cancelled()
             {
-                slot.waits.get_or_insert_default().on_cancel.park(&mut this.waiter, &mut waker);
+                slot.park_for_cancel(&mut this.waiter, &mut waker);
             }
         });
         // The call may have been cancelled since the check above.
@@ -371,11 +365,9 @@ impl Future for CancelledWait {
 impl Drop for CancelledWait {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter else { return };
-        let waker = self
-            .served
-            .shared
-            .with_state(|state| state.served_calls.get_mut(&self.served.id)?.waits.as_mut()?.on_cancel.leave(waiter));
-        drop(waker);
+        let leftover =
+            self.served.shared.with_state(|state| Some(state.served_calls.get_mut(&self.served.id)?.leave_cancel(waiter)));
+        drop(leftover);
     }
 }
 
@@ -423,35 +415,18 @@ pub(crate) struct AnswerWait {
     key: InputKey,
 }
 
-impl AnswerWait {
-    /// The input requests of the call, and the index of this one; `None` once its answer was read, or the call is over.
-    fn find<'a>(&self, state: &'a mut State) -> Option<(&'a mut Vec<(InputKey, InputSlot)>, usize)> {
-        let inputs = &mut state.served_calls.get_mut(&self.served.id)?.waits.as_mut()?.inputs;
-        let at = inputs.iter().position(|(key, _)| *key == self.key)?;
-        Some((inputs, at))
-    }
-}
-
 impl Future for AnswerWait {
     type Output = Result<Answer, AskFailed>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let mut waker = Some(cx.waker().clone());
-        // `Ready` has the slot with the answer, or `None` if there will be none.
-        let found = self.served.shared.with_state(|state| {
-            let Some((inputs, at)) = self.find(state) else { return Poll::Ready(None) };
-            let Some((_, input)) = inputs.get_mut(at) else { return Poll::Ready(None) };
-            if input.answer.is_some() {
-                return Poll::Ready(Some(inputs.swap_remove(at).1));
-            }
-            if self.served.is_cancelled() {
-                return Poll::Ready(None);
-            }
-            park(&mut input.waker, &mut waker);
-            Poll::Pending
+        let answer = self.served.shared.with_state(|state| match state.served_calls.get_mut(&self.served.id) {
+            Some(slot) => slot.poll_answer(self.key, &mut waker),
+            None => Poll::Ready(None),
         });
-        found.map(|input| match input.and_then(|input| input.answer) {
+        answer.map(|answer| match answer {
             Some(answer) => answer.map_err(AskFailed::from),
+            // The call is over.
             None => Err(self.served.over()),
         })
     }
@@ -459,15 +434,14 @@ impl Future for AnswerWait {
 
 impl Drop for AnswerWait {
     fn drop(&mut self) {
-        let slot = self.served.shared.verb(|state, now, effects| {
-            let (inputs, at) = self.find(state)?;
-            let slot = inputs.swap_remove(at);
+        let leftover = self.served.shared.verb(|state, now, effects| {
+            let leftover = state.served_calls.get_mut(&self.served.id)?.leave_answer(self.key)?;
             if state.session.abandon_input(self.key, now).is_ok() {
                 effects.output();
             }
-            Some(slot)
+            Some(leftover)
         });
-        drop(slot);
+        drop(leftover);
     }
 }
 

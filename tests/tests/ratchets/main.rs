@@ -61,7 +61,7 @@ const PANICKING_CALLS: [&str; 12] = [
 const REVIEWED: [(&str, &str, usize, &str); 15] = [
     ("adapter-io/line_io.rs", ".advance(", 1, "an encoder drops no more than it has"),
     ("adapter-io/stdin.rs", ".advance(", 1, "bounded in place"),
-    ("endpoint/state/served_call.rs", ".swap_remove(", 2, "the index was found in the same list"),
+    ("endpoint/state/served_call_slot.rs", ".swap_remove(", 2, "the index was found in the same list"),
     ("engine/wake.rs", ".swap_remove(", 1, "the index was found in the same list"),
     ("protocol-core/byte_queue.rs", ".advance(", 1, "never more than the length of the queue"),
     ("protocol-core/byte_queue.rs", ".drain(", 1, "never more than the length of the queue"),

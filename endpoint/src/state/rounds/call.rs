@@ -15,7 +15,6 @@ use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
 use crate::state::served_call::{CancelledWait, NO_SEAL};
 use crate::state::{ServedCall, State};
-use engine::wake_all;
 use protocol_core::dialect::{Answer, Reply, Request, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
@@ -63,12 +62,12 @@ type CallKey = Arc<dyn Fn(&Arc<ServedCall>) -> Option<String> + Send + Sync>;
 impl State {
     /// The log of an inbound call; `None` if the call has no log yet, or its handler has ended.
     fn round_log(&self, id: InboundId) -> Option<&RoundLog> {
-        self.served_calls.get(&id)?.rounds.as_deref()
+        self.served_calls.get(&id)?.log.as_deref()
     }
 
     /// The log of an inbound call; `None` if the call has no log yet, or its handler has ended.
     fn round_log_mut(&mut self, id: InboundId) -> Option<&mut RoundLog> {
-        self.served_calls.get_mut(&id)?.rounds.as_deref_mut()
+        self.served_calls.get_mut(&id)?.log.as_deref_mut()
     }
 }
 
@@ -140,7 +139,7 @@ impl ServedCall {
                 let _ = state.session.checkpoint(self.id, partial.clone());
             }
             if let Some(slot) = state.served_calls.get_mut(&self.id) {
-                slot.rounds = Some(Box::new(log));
+                slot.log = Some(Box::new(log));
             }
         });
         // This fails if the call was cancelled meanwhile. Then the call makes no input request, and its depth does not matter.
@@ -201,20 +200,20 @@ impl ServedCall {
     pub(crate) fn end_effect(&self, name: &str, nth: u32, outcome: Option<Outcome>) {
         let ended = self.shared.with_state(|state| {
             let slot = state.served_calls.get_mut(&self.id)?;
-            let log = slot.rounds.as_mut()?;
+            let log = slot.log.as_mut()?;
             let is_waiting = log.end_effect(name, nth, outcome.clone());
             let replacement = log.replacement();
-            let wakers = slot.waits.as_mut().map(|waits| waits.on_effect_end.take());
+            let leftover = slot.effect_ended();
             if let Some(replacement) = replacement
                 && let Some(log) = state.round_log_mut(replacement)
                 && let Some(outcome) = outcome
             {
                 log.take_over_effect(name, nth, outcome);
             }
-            Some((is_waiting, wakers))
+            Some((is_waiting, leftover))
         });
-        let Some((is_waiting, wakers)) = ended else { return };
-        wake_all(wakers.into_iter().flatten());
+        let Some((is_waiting, leftover)) = ended else { return };
+        drop(leftover);
         if is_waiting {
             self.wake_to_end();
         }
@@ -233,7 +232,7 @@ impl ServedCall {
         let in_rounds = self.in_rounds.as_ref().filter(|_| !self.is_cancelled())?;
         let now = self.shared.runtime().unix_time()?;
         let end = self.shared.with_state(|state| {
-            let log = state.served_calls.get_mut(&self.id)?.rounds.as_mut()?;
+            let log = state.served_calls.get_mut(&self.id)?.log.as_mut()?;
             log.can_end().then(|| {
                 let partial = state.session.last_checkpoint(self.id);
                 let run = RunEnd {
@@ -295,7 +294,7 @@ impl ServedCall {
     /// Makes the log of the call, if there is none.
     fn begin_log(self: &Arc<Self>, now: Duration) {
         let call_key = self.shared.with_state(|state| {
-            let has_log = state.served_calls.get(&self.id).is_none_or(|slot| slot.rounds.is_some());
+            let has_log = state.served_calls.get(&self.id).is_none_or(|slot| slot.log.is_some());
             (!has_log).then(|| state.effects.call_key.clone())
         });
         let Some(call_key) = call_key else { return };
@@ -304,7 +303,7 @@ impl ServedCall {
         self.shared.with_state(|state| {
             if let Some(slot) = state.served_calls.get_mut(&self.id) {
                 // Another task of the handler may have made the log meanwhile.
-                slot.rounds.get_or_insert(log);
+                slot.log.get_or_insert(log);
             }
         });
     }
@@ -372,8 +371,8 @@ impl Future for EffectWait {
         let this = self.get_mut();
         let mut waker = Some(cx.waker().clone());
         let is_parked = this.served.shared.with_state(|state| match state.served_calls.get_mut(&this.served.id) {
-            Some(slot) if slot.rounds.as_ref().is_some_and(|log| log.is_in_effect()) => {
-                slot.waits.get_or_insert_default().on_effect_end.park(&mut this.waiter, &mut waker);
+            Some(slot) if slot.is_in_effect() => {
+                slot.park_for_effect(&mut this.waiter, &mut waker);
                 true
             }
             _ => false,
