@@ -96,11 +96,7 @@ impl Shared {
 
     // ---- Verbs of exchanges ----
 
-    pub(super) fn poll_response(
-        self: &Arc<Self>,
-        exchange: HttpExchangeId,
-        waker: &mut Option<Waker>,
-    ) -> Option<ResponsePart> {
+    pub(super) fn poll_response(self: &Arc<Self>, exchange: HttpExchangeId, waker: &mut Option<Waker>) -> Option<ResponsePart> {
         self.verb(|state, now| state.poll_response(exchange, waker, now))
     }
 
