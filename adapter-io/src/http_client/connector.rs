@@ -9,8 +9,8 @@ use hyper_util::client::legacy::connect::Connection;
 use tower_service::Service;
 
 /// The time limit for making a connection over HTTP: 10 s for all addresses of a host together. The connector that is passed to
-/// [`http_client`](super::http_client) should enforce it. The client itself allows twice as long for the name look-up, the connection and the TLS handshake
-/// together.
+/// [`http_client`](super::http_client) should enforce it. The client itself allows twice as long for the name look-up, the connection and
+/// the TLS handshake together.
 pub const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connector of hyper-util, which opens a connection to the host and the port of an address. The connection is without TLS, even for
 /// `https://`: [`http_client`](super::http_client) adds TLS.

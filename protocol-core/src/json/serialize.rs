@@ -21,7 +21,7 @@ const VERBATIM: &str = "$serde_json::private::";
 /// Serializes `value` and appends it.
 ///
 /// # Errors
-/// Those of [`Json::encode`]. The bytes that were already appended must then be discarded.
+/// Those of [`Json::encode`](crate::json::Json::encode). The bytes that were already appended must then be discarded.
 pub fn write_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
     value.serialize(&mut Serializer { out, depth: DEPTH })
 }

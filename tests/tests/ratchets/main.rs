@@ -102,16 +102,18 @@ const MACHINES: [&str; 8] = [
 ];
 
 /// Types in these files that are no machines, and the reason why their fields may be visible.
-const PLAIN_DATA: [(&str, &[&str], &str); 25] = [
+const PLAIN_DATA: [(&str, &[&str], &str); 28] = [
     ("http-service/listen.rs", &["ConnectionLimits"], "the owner fills in limits"),
+    ("http-service/server/shared.rs", &["Shared"], "it is shared as it was made, and its state is under its lock"),
     ("protocol-core/http/accept.rs", &["Accepted"], "the result of reading a header is read by name"),
-    (
-        "protocol-core/http/client/mod.rs",
-        &["HttpClientConfig", "HttpClientRequest"],
-        "the owner fills in a configuration, and takes apart a request that it is to make",
-    ),
+    ("protocol-core/http/client/mod.rs", &["HttpClientConfig"], "the owner fills in a configuration"),
     ("protocol-core/http/client/reason.rs", &["HttpExcerpt", "HttpReason"], "the reason of a loss is read by name"),
     ("protocol-core/http/client/tools.rs", &["Page"], "the result of reading a list is read by name"),
+    (
+        "protocol-core/http/client/types.rs",
+        &["HttpClientRequest", "HttpRequestId"],
+        "the owner takes apart a request that it is to make; ids are numbers that the client makes",
+    ),
     ("protocol-core/http/head.rs", &["RequestHead", "ResponseHead"], "the owner fills in one head and takes the other apart"),
     ("protocol-core/http/header.rs", &["WrongArgument"], "an error names the header that it is about"),
     (
@@ -120,14 +122,14 @@ const PLAIN_DATA: [(&str, &[&str], &str); 25] = [
         "the owner fills in limits",
     ),
     ("protocol-core/http/message.rs", &["Batch", "Request"], "the result of reading a body is read by name"),
-    (
-        "protocol-core/http/server/mod.rs",
-        &["HttpRequest", "HttpServerConfig"],
-        "the owner fills in a configuration, and a request that it has received",
-    ),
     ("protocol-core/http/server/refusal.rs", &["Refusal"], "a response that is on its way has no state"),
+    (
+        "protocol-core/http/server/types.rs",
+        &["HttpExchangeId", "HttpRequest", "HttpServerConfig", "SessionKey"],
+        "the owner fills in a configuration, and a request that it has received; ids are numbers that the server makes",
+    ),
     ("protocol-core/http/sse.rs", &["DecoderLimits", "Event", "EventId"], "the owner fills in limits, and takes an event apart"),
-    ("protocol-core/session/event.rs", &["$name"], "ids are numbers that the whole core makes"),
+    ("protocol-core/session/ids.rs", &["$name"], "ids are numbers that the whole core makes"),
     ("protocol-core/session/route.rs", &["Received", "Route", "Transmit"], "the transport takes apart what it is given"),
     ("protocol-core/session/stats.rs", &["Stats"], "counters are read by name"),
     (
@@ -135,15 +137,20 @@ const PLAIN_DATA: [(&str, &[&str], &str); 25] = [
         &["Full", "Invoke", "InvokeError", "ServeOptions"],
         "the owner fills in parameters, and takes results apart",
     ),
-    ("tesseron/bridge/meta.rs", &["Advertised"], "the owner fills in what it announces"),
     ("tesseron/bridge/mod.rs", &["BridgeConfig"], "the owner fills in a configuration"),
+    (
+        "tesseron/bridge/types.rs",
+        &["Advertised", "Claiming"],
+        "the owner fills in what it announces; a claim that waits is a row of the bridge's private table",
+    ),
     ("tesseron/claims/backlog.rs", &["Arrival"], "the owner takes an answer apart"),
     ("tesseron/claims/gate.rs", &["HostStep"], "the owner takes an answer apart"),
     (
         "tesseron/claims/host.rs",
-        &["Agent", "Claim", "HostPolicy"],
-        "the owner fills in a policy and a name, and writes a copy of the claim; the host keeps its own",
+        &["Agent", "Claim"],
+        "the owner fills in a name, and writes a copy of the claim; the host keeps its own",
     ),
+    ("tesseron/claims/policy.rs", &["HostPolicy"], "the owner fills in a policy"),
     (
         "tesseron/claims/registry.rs",
         &["Admission", "BoundDial", "Claimed", "RegistryPolicy", "Pending", "Resolved", "Routed"],

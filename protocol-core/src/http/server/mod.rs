@@ -273,10 +273,10 @@ impl HttpServer {
     }
 
     /// Handles a client that has closed its side of the connection after the request. It may still read the response, or be gone; a
-    /// transport finds out which of the two only by writing. So the response becomes a stream of events, with a comment at once, and further
-    /// comments after times that double from 100 ms to [`HttpTimeouts::keep_alive`]. If the client is gone, these comments cannot be
-    /// written; then call [`handle_lost`](Self::handle_lost). Has no effect on an exchange that is over, that has no stream, or that is the
-    /// exchange of `initialize`.
+    /// transport finds out which of the two only by writing. So the response becomes a stream of events, with a comment at once, and
+    /// further comments after times that double from 100 ms to [`HttpTimeouts::keep_alive`](crate::http::HttpTimeouts::keep_alive). If the
+    /// client is gone, these comments cannot be written; then call [`handle_lost`](Self::handle_lost). Has no effect on an exchange that is
+    /// over, that has no stream, or that is the exchange of `initialize`.
     pub fn handle_half_close(&mut self, exchange: HttpExchangeId, now: Instant) {
         self.advance(now);
         self.probe_client(exchange);

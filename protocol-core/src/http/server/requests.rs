@@ -28,8 +28,9 @@ use crate::session::Lane;
 use crate::time::Instant;
 
 impl HttpServerConfig {
-    /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`] and one more byte of it. Returns `false`
-    /// if the request is not a POST, or is refused because of its head; pass an empty body to [`HttpServer::handle_request`] then.
+    /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`](crate::http::HttpLimits::body_bytes) and
+    /// one more byte of it. Returns `false` if the request is not a POST, or is refused because of its head; pass an empty body to
+    /// [`HttpServer::handle_request`] then.
     #[must_use]
     pub fn needs_body(&self, head: &RequestHead<'_>) -> bool {
         head.method == Method::Post && check_head(head, self).is_ok()

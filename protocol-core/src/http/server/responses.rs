@@ -26,8 +26,9 @@ use crate::time::Instant;
 const FIRST_PROBE: Duration = Duration::from_millis(100);
 
 impl HttpServer {
-    /// Ends the response of a stream that goes on, and asks the client to resume the stream after [`HttpTimeouts::resume_delay`](crate::http::HttpTimeouts::resume_delay). This is
-    /// for work that takes longer than a connection should be kept open.
+    /// Ends the response of a stream that goes on, and asks the client to resume the stream after
+    /// [`HttpTimeouts::resume_delay`](crate::http::HttpTimeouts::resume_delay). This is for work that takes longer than a connection should
+    /// be kept open.
     ///
     /// # Errors
     /// [`NotResumable`] if the stream cannot be resumed. Then nothing has changed.

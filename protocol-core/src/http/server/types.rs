@@ -87,17 +87,18 @@ impl<'a> HttpRequest<'a> {
         Self { head, body, principal: None, contents: None }
     }
 
-    /// Reads the body now. Otherwise [`HttpServer::handle_request`](crate::http::HttpServer::handle_request) reads it; if that method is called under a lock, read the body before,
-    /// so that the lock is held for a shorter time. The body must not be replaced afterwards. Has no effect if the body is too long, or if
-    /// the request is not a POST.
+    /// Reads the body now. Otherwise [`HttpServer::handle_request`](crate::http::HttpServer::handle_request) reads it; if that method is
+    /// called under a lock, read the body before, so that the lock is held for a shorter time. The body must not be replaced afterwards.
+    /// Has no effect if the body is too long, or if the request is not a POST.
     pub fn read_body(&mut self, limits: &HttpLimits) {
         if self.head.method == Method::Post && self.body.len() <= limits.body_bytes {
             self.contents = Some(message::read(&self.body, limits.batch));
         }
     }
 
-    /// Returns `true` if the request may open a session with a handshake, so that [`HttpServer::handle_request`](crate::http::HttpServer::handle_request) may call
-    /// [`HttpContext::random`]: a POST of `initialize`, or a POST whose body was not read ([`read_body`](Self::read_body)).
+    /// Returns `true` if the request may open a session with a handshake, so that
+    /// [`HttpServer::handle_request`](crate::http::HttpServer::handle_request) may call [`HttpContext::random`]: a POST of `initialize`, or
+    /// a POST whose body was not read ([`read_body`](Self::read_body)).
     #[must_use]
     pub fn may_open_session(&self) -> bool {
         self.head.method == Method::Post && self.contents.as_ref().is_none_or(Body::opens_session)
@@ -147,8 +148,9 @@ pub enum HttpEvent {
         /// The era of the session.
         era: Era,
     },
-    /// Pass the frame to the session, and the result to [`HttpServer::handle_received`](crate::http::HttpServer::handle_received) or [`HttpServer::handle_full`](crate::http::HttpServer::handle_full). If the session has
-    /// closed, drop the frame: [`HttpServer::handle_closed`](crate::http::HttpServer::handle_closed) ends its exchange.
+    /// Pass the frame to the session, and the result to [`HttpServer::handle_received`](crate::http::HttpServer::handle_received) or
+    /// [`HttpServer::handle_full`](crate::http::HttpServer::handle_full). If the session has closed, drop the frame:
+    /// [`HttpServer::handle_closed`](crate::http::HttpServer::handle_closed) ends its exchange.
     Frame {
         /// The session.
         session: SessionKey,
@@ -173,7 +175,8 @@ pub enum HttpEvent {
         /// The session.
         session: SessionKey,
     },
-    /// Poll the response of this exchange. The event is not repeated until [`HttpServer::poll_response`](crate::http::HttpServer::poll_response) has returned `None`.
+    /// Poll the response of this exchange. The event is not repeated until
+    /// [`HttpServer::poll_response`](crate::http::HttpServer::poll_response) has returned `None`.
     Readable {
         /// The exchange.
         exchange: HttpExchangeId,
