@@ -510,6 +510,16 @@ fn changes_of_lists_arrive_without_a_call_once_the_subscription_is_acknowledged(
 }
 
 #[test]
+fn a_client_subscribes_to_the_changes_of_each_list_that_the_server_declares() {
+    for list in ["tools", "prompts", "resources"] {
+        let mut client = client(Era::Auto);
+        client.drain();
+        client.frame(&discovered(1, r#""2026-07-28""#, &format!(r#"{{"{list}":{{"listChanged":true}}}}"#)));
+        assert_eq!(client.sent(), [listen(2, &format!(r#""{list}ListChanged":true"#))]);
+    }
+}
+
+#[test]
 fn a_client_that_wants_no_changes_of_lists_makes_no_subscription() {
     let mut client = Scripted::new(with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false)));
     client.drain();

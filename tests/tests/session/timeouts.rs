@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, CloseReason, Event, InputFailed, Instant, Invoke, Op, OutboundId, Outcome, Progress, TimeoutKind,
-    Violation,
+    Answer, Ask, CallTimeouts, CancelReason, Close, CloseReason, Event, InputFailed, Instant, Invoke, Lane, Level, LogRecord,
+    Notice, Op, OutboundId, Outcome, Progress, RateWindow, Reply, ServeOptions, TimeoutKind, TransportEnd, Violation,
 };
 use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{cancelled, error, json, notification, progress, request, result};
+use testkit::scripted::{call_tool, cancelled, error, json, notification, progress, request, result};
 
 const IDLE: Outcome = Outcome::TimedOut(TimeoutKind::Idle);
 const MAX_TOTAL: Outcome = Outcome::TimedOut(TimeoutKind::MaxTotal);
@@ -353,6 +353,89 @@ fn g9_a_frame_that_is_handled_before_handle_timeout_takes_effect_even_after_the_
     client.sent();
     client.skip_to(999_000).session.cancel(call, None, Instant::from_millis(999_000)).unwrap();
     assert_eq!(client.outcome(), Outcome::Cancelled);
+}
+
+/// A step of the owner or of the peer, at an end with overdue deadlines.
+type Step = (&'static str, fn(&mut Scripted));
+
+/// Frames that are no reply to what is overdue.
+const STEPS_OF_A_PEER: [Step; 4] = [
+    ("a ping", |end| _ = end.frame(&request(70, "ping", "{}"))),
+    ("a notification", |end| _ = end.frame(&notification("notifications/x", "{}"))),
+    ("a cancel of nothing", |end| _ = end.frame(&cancelled(77))),
+    ("garbage", |end| _ = end.frame("nonsense")),
+];
+
+const STEPS_OF_A_CLIENT: [Step; 9] = [
+    ("invoke", |end| _ = end.invoke(Invoke::ping())),
+    ("cancel", |end| end.session.cancel(end.session.ids.outbound_calls[1], None, end.now).unwrap()),
+    ("notify", |end| end.session.notify(Notice::RootsChanged, end.now).unwrap()),
+    ("set_alarm", |end| _ = end.session.set_alarm(end.now.saturating_add(Duration::from_secs(1))).unwrap()),
+    ("clear_alarm", |end| end.session.clear_alarm(end.session.ids.alarms[1])),
+    ("set_writable", |end| end.session.set_writable(Lane::CHANNEL, false, end.now).unwrap()),
+    ("close", |end| end.session.close(Close::Graceful { grace: Duration::from_secs(1) }, end.now)),
+    ("a result of the other call", |end| _ = end.frame(&result(3))),
+    ("progress of the other call", |end| _ = end.frame(&progress(3, 1.0))),
+];
+
+const STEPS_OF_A_SERVER: [Step; 14] = [
+    ("configure", |end| {
+        let options = ServeOptions::default().with_window(RateWindow::UNLIMITED);
+        end.session.configure(end.session.ids.inbound_calls[0], options, end.now).unwrap();
+    }),
+    ("progress", |end| _ = end.session.progress(end.session.ids.inbound_calls[0], Progress::value(1.0), end.now).unwrap()),
+    ("checkpoint", |end| end.session.checkpoint(end.session.ids.inbound_calls[0], json("{}")).unwrap()),
+    ("request_input", |end| _ = end.session.request_input(end.session.ids.inbound_calls[0], Ask::Roots, end.now).unwrap()),
+    ("abandon_input", |end| end.session.abandon_input(end.session.ids.input_requests[1], end.now).unwrap()),
+    ("respond", |end| end.session.respond(end.session.ids.inbound_calls[1], Reply::Raw(json("{}")), end.now).unwrap()),
+    ("log", |end| _ = end.session.log(None, LogRecord::new(Level::Error, json("1")), end.now).unwrap()),
+    ("notify", |end| end.session.notify(Notice::ToolsChanged, end.now).unwrap()),
+    ("publish", |end| _ = end.session.publish(&Notice::ToolsChanged, end.now)),
+    ("close", |end| end.session.close(Close::Graceful { grace: Duration::from_secs(1) }, end.now)),
+    ("the end of input", |end| end.session.handle_end(TransportEnd::Eof, end.now)),
+    ("a call", |end| _ = end.frame(&call_tool(9, false))),
+    ("a cancel of the other call", |end| _ = end.frame(&cancelled(2))),
+    ("an answer to the other input request", |end| _ = end.frame(r#"{"jsonrpc":"2.0","id":2,"result":{"roots":[]}}"#)),
+];
+
+#[test]
+fn g9_no_frame_and_no_method_but_handle_timeout_expires_a_deadline() {
+    let client = || {
+        let mut client = calling(call_timeouts(Some(1000), None));
+        call_with(&mut client, CallTimeouts::NONE);
+        for at in [1000, 2000] {
+            client.session.set_alarm(Instant::from_millis(at)).unwrap();
+        }
+        client
+    };
+    let server = || {
+        let (mut server, id) = serving(Some(1));
+        server.session.configure(id, ServeOptions::default().with_deadline(Duration::from_secs(2)), server.now).unwrap();
+        let other = server.receive_call(2);
+        for id in [id, other] {
+            server.session.request_input(id, Ask::Roots, server.now).unwrap();
+        }
+        server
+    };
+    let of_client = STEPS_OF_A_CLIENT.into_iter().chain(STEPS_OF_A_PEER).map(|step| (client(), step));
+    let of_server = STEPS_OF_A_SERVER.into_iter().chain(STEPS_OF_A_PEER).map(|step| (server(), step));
+    for (mut end, (name, step)) in of_client.chain(of_server) {
+        let expired = |event: &Event| {
+            matches!(
+                event,
+                Event::Done { outcome: Outcome::TimedOut(_), .. }
+                    | Event::Cancelled { why: CancelReason::Deadline, .. }
+                    | Event::Input { answer: Err(InputFailed::TimedOut), .. }
+                    | Event::Alarm(_)
+            )
+        };
+        end.sent();
+        end.events();
+        step(end.skip_to(9_000));
+        assert!(!end.events().iter().any(expired), "{name} expired something");
+        end.session.handle_timeout(end.now);
+        assert!(end.events().iter().any(expired), "nothing was overdue after {name}");
+    }
 }
 
 #[test]
