@@ -84,10 +84,6 @@ fn worlds(until: Clock, first: u64) {
             let (caller, callee) = chosen(seed);
             let wire = if seed % 3 == 0 { Wire::Bytes } else { Wire::Messages };
             let mut world = World::of_sessions(caller, callee, wire, seed);
-            if era(seed) == Some(Era::Modern) && seed % 16 > 7 {
-                // The model cannot predict rounds of input requests, so servers use rounds only in worlds without a model.
-                world.forget_models();
-            }
             world.deliver_all();
             if seed % 4 > 1 {
                 // Operation 32 is the claim, which calls need on Tesseron. It does nothing on MCP.

@@ -52,10 +52,6 @@ pub enum Fault {
     ExceedsDepth,
     /// Results are parsed and serialized again.
     RewritesResults,
-    /// The end of the transport is taken for its failure.
-    FailsOnEof,
-    /// A cancel of the peer is dropped.
-    IgnoresCancels,
     /// Each frame is answered with a notification, without end.
     NotifiesOnEachFrame,
     /// A frame is sent on the wrong lane.
@@ -86,7 +82,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 30] = [
         Self::LosesDone,
         Self::RepeatsDone,
         Self::RepeatsFrames,
@@ -104,8 +100,6 @@ impl Fault {
         Self::IgnoresIdTypes,
         Self::ExceedsDepth,
         Self::RewritesResults,
-        Self::FailsOnEof,
-        Self::IgnoresCancels,
         Self::NotifiesOnEachFrame,
         Self::MixesLanes,
         Self::IgnoresStops,
@@ -121,8 +115,7 @@ impl Fault {
         Self::RepeatsAnswers,
     ];
 
-    /// The guarantee that this fault breaks. `None` for a fault that only the model of a [`World`](crate::World) detects, and for
-    /// [`Self::NotifiesOnEachFrame`], with which a world never comes to rest.
+    /// The guarantee that this fault breaks. `None` for [`Self::NotifiesOnEachFrame`], with which a world never comes to rest.
     #[must_use]
     pub const fn breaks(self) -> Option<Guarantee> {
         Some(match self {
@@ -145,7 +138,7 @@ impl Fault {
             Self::AsksWithoutHandshake | Self::AnswersWithoutHandshake | Self::NoticeAfterResult => Guarantee::OneDirection,
             Self::RepeatsStates | Self::RepeatsAnswers => Guarantee::RoundsApart,
             Self::MixesCallers | Self::MixesSubscriptions => Guarantee::CallersApart,
-            Self::FailsOnEof | Self::IgnoresCancels | Self::NotifiesOnEachFrame => return None,
+            Self::NotifiesOnEachFrame => return None,
         })
     }
 
@@ -283,7 +276,6 @@ impl Subject for Broken {
         self.newest_lane = lane;
         match self.fault {
             Fault::ExpiresOnFrames => self.session.handle_timeout(now),
-            Fault::IgnoresCancels if is_cancel(text) => return Ok(Received::default()),
             Fault::Panics if is_cancel(text) => panic!("a cancel"),
             Fault::IgnoresIdTypes if text.starts_with(r#"{"jsonrpc":"2.0","id":""#) => {
                 let untyped = text.replacen(r#""id":""#, r#""id":"#, 1).replacen(r#"","result""#, r#","result""#, 1);
@@ -343,7 +335,6 @@ impl Subject for Broken {
     }
 
     fn handle_end(&mut self, end: TransportEnd, now: Instant) {
-        let end = if self.fault == Fault::FailsOnEof { TransportEnd::Failed } else { end };
         self.session.handle_end(end, now);
     }
 

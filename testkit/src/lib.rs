@@ -180,7 +180,6 @@ pub mod fuzz;
 pub mod judge;
 mod leg;
 pub mod link;
-mod model;
 mod pair;
 mod panics;
 mod recording;
@@ -189,7 +188,7 @@ pub mod scripted;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 mod subject;
-pub mod summary;
+mod summary;
 pub mod tesseron;
 mod watched;
 pub mod world;

@@ -1,4 +1,4 @@
-//! A session whose methods, frames and events are all judged, and optionally compared with a model.
+//! A session whose methods, frames and events are all judged.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -19,7 +19,6 @@ use protocol_core::{
 
 use crate::coverage::Coverage;
 use crate::judge::{Effect, Fact, Judge, Verdict};
-use crate::model::{MethodResult, Model};
 use crate::panics::message;
 use crate::subject::Subject;
 use crate::summary::{self, number};
@@ -29,7 +28,7 @@ use crate::summary::{self, number};
 pub(crate) struct Shared {
     /// The frames. Any other frame that arrives was altered on its way.
     sent: HashSet<Bytes>,
-    /// A frame that was not sent has arrived. From then on, the ends are judged but not predicted.
+    /// A frame that was not sent has arrived. From then on, the judges distrust the peer.
     pub(crate) altered: bool,
     /// Frames were duplicated, reordered, lost or injected. Then rules may seem to be broken although both ends keep them.
     pub(crate) unfaithful: bool,
@@ -91,7 +90,6 @@ pub const ODD_RESULT: &str = r#"{"content":[ ],"odd":{ "n" : 1.50e+3, "u":"\u00e
 #[derive(Clone, Debug)]
 pub struct Watched<S = Session> {
     subject: S,
-    model: Option<Box<Model>>,
     judge: Judge,
     /// The ids from which random operations choose.
     pub ids: KnownIds,
@@ -106,26 +104,17 @@ impl<S: Subject> Watched<S> {
     #[must_use]
     pub fn new(subject: S, now: Instant) -> Self {
         let (judge, ids) = (Judge::of(subject.session().config()), KnownIds::default());
-        Self { subject, model: None, judge, ids, trace: Some(Vec::new()), shared: None, checks_needless_timeouts: false, now }
+        Self { subject, judge, ids, trace: Some(Vec::new()), shared: None, checks_needless_timeouts: false, now }
     }
 
-    /// Watches a session that begins at `now`, and compares it with a model. `shared` has the frames of both ends of a world.
-    pub(crate) fn predicted(subject: S, now: Instant, shared: Option<Arc<Mutex<Shared>>>) -> Self {
-        let config: &Config = subject.session().config();
-        let model = Some(Box::new(Model::new(config, now.as_micros())));
-        let watched = Self { model, shared, ..Self::new(subject, now) };
-        watched.check_model();
-        watched
+    /// Watches one end of a world. `shared` has the frames of both ends.
+    pub(crate) fn of_world(subject: S, now: Instant, shared: Arc<Mutex<Shared>>) -> Self {
+        Self { shared: Some(shared), ..Self::new(subject, now) }
     }
 
     /// Returns `true` if the session speaks Tesseron.
     pub fn is_tesseron(&self) -> bool {
         matches!(self.subject.session().config().protocol, Protocol::Tesseron(_))
-    }
-
-    /// Returns `true` if the session is compared with a model.
-    pub fn is_predicted(&self) -> bool {
-        self.model.is_some()
     }
 
     /// The session, or the wrapper around it.
@@ -169,14 +158,6 @@ impl<S: Subject> Watched<S> {
         self.checks_needless_timeouts = true;
     }
 
-    pub(crate) fn model(&self) -> Option<&Model> {
-        self.model.as_deref()
-    }
-
-    pub(crate) fn forget_model(&mut self) {
-        self.model = None;
-    }
-
     fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{} {}", self.now.as_micros(), what()));
@@ -200,34 +181,21 @@ impl<S: Subject> Watched<S> {
         }
     }
 
-    /// Calls a method of the session and of the model, and compares the results. `convert` converts the result of the session into that of
-    /// the model.
+    /// Calls a method of the session, and notes its result in the trace.
     #[track_caller]
-    fn call_both<T>(
-        &mut self,
-        now: Instant,
-        name: &str,
-        run: impl FnOnce(&mut S) -> T,
-        convert: impl FnOnce(&T) -> MethodResult,
-        predict: impl FnOnce(&mut Model) -> MethodResult,
-    ) -> T {
+    fn call<T: Debug>(&mut self, now: Instant, name: &str, run: impl FnOnce(&mut S) -> T) -> T {
         self.now = self.now.max(now);
         let value = self.run(name, run);
-        let got = convert(&value);
-        self.note(|| format!("{name} -> {got:?}"));
-        if let Some(model) = &mut self.model {
-            assert_eq!(got, predict(model), "the model has another answer of `{name}`");
-        }
+        self.note(|| format!("{name} -> {value:?}"));
         value
     }
 
-    /// Checks the guarantees and the model after a method.
+    /// Checks the guarantees after a method.
     #[track_caller]
     fn after(&mut self) {
         let (stats, due) = (self.subject.stats(), self.subject.poll_timeout());
         let limits = &self.subject.session().config().limits;
         must(self.judge.see(&Fact::Returned { stats: &stats, limits, due }));
-        self.check_model();
         if self.checks_needless_timeouts && due.is_none_or(|at| at > self.now) {
             let (mut untouched, mut timed) = (self.subject.clone(), self.subject.clone());
             timed.handle_timeout(self.now);
@@ -236,23 +204,6 @@ impl<S: Subject> Watched<S> {
             let (before, after) = (output(&mut untouched), output(&mut timed));
             self.see(&Fact::Probed { before: &before, after: &after });
         }
-    }
-
-    /// Compares the state of the session with that of the model, if there is one.
-    #[track_caller]
-    fn check_model(&self) {
-        let Some(model) = &self.model else { return };
-        let (session, due) = (self.subject.session(), self.subject.poll_timeout());
-        let stats = session.stats();
-        assert_eq!(due.map(Instant::as_micros), model.poll_timeout(), "the model has another deadline");
-        assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.cancelled_calls), model.sizes(), "the model has other tables");
-        let wants = (session.wants_input(Lane::CHANNEL), model.wants_input(Lane::CHANNEL));
-        assert_eq!(wants.0, wants.1, "the model differs about wanting input");
-        for lane in model.open_lanes() {
-            assert_eq!(session.replies_owed(lane), model.replies_owed(lane), "the model differs about what {lane} is owed");
-            assert_eq!(session.wants_input(lane), model.wants_input(lane), "the model differs about input by {lane}");
-        }
-        assert_eq!(session.is_closed(), model.is_closed(), "the model differs about the end");
     }
 
     // ---- As a caller ----
@@ -264,10 +215,8 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
         let copy = call.clone();
-        let convert =
-            |made: &Result<OutboundId, InvokeError>| made.as_ref().map(number).map_err(|refused| format!("{:?}", refused.why));
         let run = |subject: &mut S| subject.session_mut().invoke(call, now);
-        let made = self.call_both(now, "invoke", run, convert, |model| model.invoke(&copy, now.as_micros()));
+        let made = self.call(now, "invoke", run);
         if let Ok(id) = &made {
             let at_once = is_over_at_once(copy.timeouts.unwrap_or_else(|| self.config().timeouts.call));
             self.see(&Fact::Called { id: *id, call: &copy, at_once });
@@ -284,7 +233,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().cancel(id, reason, now);
-        let done = self.call_both(now, "cancel", run, answered, |model| model.cancel(number(id), now.as_micros()));
+        let done = self.call(now, "cancel", run);
         if done.is_ok() {
             self.see(&Fact::Cancelled { id });
         }
@@ -298,16 +247,14 @@ impl<S: Subject> Watched<S> {
         self.subject.session().pending_input(id)
     }
 
-    /// [`Session::resume_input`]. Drops the model, which cannot predict it.
+    /// [`Session::resume_input`].
     ///
     /// # Errors
     /// The errors of that method.
     #[track_caller]
     pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, SendError> {
-        self.model = None;
-        let convert = |made: &Result<OutboundId, SendError>| made.as_ref().map(number).map_err(|why| format!("{why:?}"));
         let run = |subject: &mut S| subject.session_mut().resume_input(pending, now);
-        let resumed = self.call_both(now, "resume_input", run, convert, |_| unreachable!("nothing is predicted"));
+        let resumed = self.call(now, "resume_input", run);
         if let Ok(id) = &resumed {
             let at_once = is_over_at_once(self.config().timeouts.call);
             self.see(&Fact::Resumed { id: *id, pending, at_once });
@@ -324,10 +271,9 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.ids.peer_input_requests.retain(|(open, _)| *open != key);
-        let (copy, is_refusal) = (answer.clone(), matches!(answer, Answer::Refused(_)));
+        let is_refusal = matches!(answer, Answer::Refused(_));
         let run = |subject: &mut S| subject.session_mut().provide_input(key, answer, now);
-        let done =
-            self.call_both(now, "provide_input", run, answered, |model| model.provide_input(number(key), &copy, now.as_micros()));
+        let done = self.call(now, "provide_input", run);
         if done.is_ok() {
             self.see(&Fact::Answered { key, is_refusal });
         }
@@ -344,7 +290,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().configure(id, options, now);
-        let done = self.call_both(now, "configure", run, answered, |model| model.configure(number(id), options, now.as_micros()));
+        let done = self.call(now, "configure", run);
         if done.is_ok() && options.deadline.is_some() {
             self.see(&Fact::Configured { id });
         }
@@ -358,9 +304,8 @@ impl<S: Subject> Watched<S> {
     /// The errors of that method.
     #[track_caller]
     pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
-        let copy = update.clone();
         let run = |subject: &mut S| subject.session_mut().progress(id, update, now);
-        let reported = self.call_both(now, "progress", run, named, |model| model.progress(number(id), &copy, now.as_micros()));
+        let reported = self.call(now, "progress", run);
         if let Ok(reported) = &reported {
             self.see(&Fact::Reported { id, reported: *reported });
         }
@@ -375,7 +320,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
         let run = |subject: &mut S| subject.session_mut().checkpoint(id, partial);
-        let done = self.call_both(self.now, "checkpoint", run, answered, |model| model.checkpoint(number(id)));
+        let done = self.call(self.now, "checkpoint", run);
         if done.is_ok() {
             self.see(&Fact::Checkpointed { id });
         }
@@ -389,10 +334,8 @@ impl<S: Subject> Watched<S> {
     /// The errors of that method.
     #[track_caller]
     pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
-        let copy = ask.clone();
         let run = |subject: &mut S| subject.session_mut().request_input(id, ask, now);
-        let made =
-            self.call_both(now, "request_input", run, numbered, |model| model.request_input(number(id), &copy, now.as_micros()));
+        let made = self.call(now, "request_input", run);
         if let Ok(key) = &made {
             self.see(&Fact::Asked { key: *key, id });
             self.ids.input_requests.push(*key);
@@ -411,7 +354,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().abandon_input(key, now);
-        let done = self.call_both(now, "abandon_input", run, answered, |model| model.abandon_input(number(key), now.as_micros()));
+        let done = self.call(now, "abandon_input", run);
         if done.is_ok() {
             self.see(&Fact::Abandoned { key });
             self.ids.input_requests.retain(|open| *open != key);
@@ -428,7 +371,7 @@ impl<S: Subject> Watched<S> {
     pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
         let copy = reply.clone();
         let run = |subject: &mut S| subject.session_mut().respond(id, reply, now);
-        let done = self.call_both(now, "respond", run, answered, |model| model.respond(number(id), &copy, now.as_micros()));
+        let done = self.call(now, "respond", run);
         self.see(&Fact::Responded { id, reply: &copy, accepted: done.is_ok() });
         self.ids.inbound_calls.retain(|open| *open != id);
         self.ids.subscriptions.retain(|(open, _)| *open != id);
@@ -437,16 +380,15 @@ impl<S: Subject> Watched<S> {
         done
     }
 
-    /// [`Session::finish_round`]. Drops the model, which cannot predict it.
+    /// [`Session::finish_round`].
     ///
     /// # Errors
     /// The errors of that method.
     #[track_caller]
     pub fn finish_round(&mut self, id: InboundId, round: InputRound, now: Instant) -> Result<(), AskError> {
-        self.model = None;
         let reply = Reply::Input(Box::new(round.clone()));
         let run = |subject: &mut S| subject.session_mut().finish_round(id, round, now);
-        let done = self.call_both(now, "finish_round", run, answered, |_| unreachable!("nothing is predicted"));
+        let done = self.call(now, "finish_round", run);
         if done.is_ok() {
             self.see(&Fact::Responded { id, reply: &reply, accepted: true });
             self.ids.inbound_calls.retain(|open| *open != id);
@@ -462,9 +404,8 @@ impl<S: Subject> Watched<S> {
     /// The errors of that method.
     #[track_caller]
     pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
-        let copy = record.clone();
         let run = |subject: &mut S| subject.session_mut().log(id, record, now);
-        let logged = self.call_both(now, "log", run, named, |model| model.log(id.map(number), &copy, now.as_micros()));
+        let logged = self.call(now, "log", run);
         if logged == Ok(Logged::Sent) {
             self.see(&Fact::Logged { id });
         }
@@ -479,8 +420,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn accept_subscription(&mut self, id: InboundId, offered: &SubscriptionFilter, now: Instant) -> Result<(), NotLive> {
         let run = |subject: &mut S| subject.session_mut().accept_subscription(id, offered, now);
-        let predict = |model: &mut Model| model.accept_subscription(number(id), offered, now.as_micros());
-        let done = self.call_both(now, "accept_subscription", run, answered, predict);
+        let done = self.call(now, "accept_subscription", run);
         if done.is_ok() {
             self.see(&Fact::Accepted { id });
             self.ids.subscriptions.iter_mut().filter(|(open, _)| *open == id).for_each(|(_, is_accepted)| *is_accepted = true);
@@ -494,8 +434,7 @@ impl<S: Subject> Watched<S> {
     pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
         self.see(&Fact::Published { notice });
         let run = |subject: &mut S| subject.session_mut().publish(notice, now);
-        let convert = |reached: &usize| Ok(u64::try_from(*reached).unwrap_or(u64::MAX));
-        let reached = self.call_both(now, "publish", run, convert, |model| model.publish(notice, now.as_micros()));
+        let reached = self.call(now, "publish", run);
         self.after();
         reached
     }
@@ -506,12 +445,8 @@ impl<S: Subject> Watched<S> {
     /// The errors of that method.
     #[track_caller]
     pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), SendError> {
-        let copy = notice.clone();
         let run = |subject: &mut S| subject.session_mut().notify(notice, now);
-        let done = self.call_both(now, "notify", run, answered, |model| match &copy {
-            Notice::Custom { method, .. } => model.notify(method, now.as_micros()),
-            _ => unreachable!("a world has custom notices only"),
-        });
+        let done = self.call(now, "notify", run);
         self.after();
         done
     }
@@ -523,7 +458,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn set_alarm(&mut self, at: Instant) -> Result<AlarmId, TooManyAlarms> {
         let run = |subject: &mut S| subject.session_mut().set_alarm(at);
-        let made = self.call_both(self.now, "set_alarm", run, numbered, |model| model.set_alarm(at.as_micros()));
+        let made = self.call(self.now, "set_alarm", run);
         if let Ok(id) = &made {
             self.see(&Fact::AlarmSet { id: *id, at_once: at <= self.now });
             self.ids.alarms.push(*id);
@@ -536,16 +471,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn clear_alarm(&mut self, id: AlarmId) {
         self.ids.alarms.retain(|set| *set != id);
-        self.call_both(
-            self.now,
-            "clear_alarm",
-            |subject| subject.session_mut().clear_alarm(id),
-            nothing,
-            |model| {
-                model.clear_alarm(number(id));
-                Ok(0)
-            },
-        );
+        self.call(self.now, "clear_alarm", |subject| subject.session_mut().clear_alarm(id));
         self.after();
     }
 
@@ -553,17 +479,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn close(&mut self, how: Close, now: Instant) {
         self.see(&Fact::Closing { is_graceful: matches!(how, Close::Graceful { .. }) });
-        self.call_both(
-            now,
-            "close",
-            |subject| subject.session_mut().close(how, now),
-            nothing,
-            |model| {
-                let grace = if let Close::Graceful { grace } = how { grace } else { std::time::Duration::ZERO };
-                model.close(grace, now.as_micros());
-                Ok(0)
-            },
-        );
+        self.call(now, "close", |subject| subject.session_mut().close(how, now));
         self.after();
     }
 
@@ -574,20 +490,19 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), SendError> {
         let run = |subject: &mut S| subject.session_mut().claim(agent, capabilities, at_millis, now);
-        let done = self.call_both(now, "claim", run, answered, |model| model.claim(now.as_micros()));
+        let done = self.call(now, "claim", run);
         self.after();
         done
     }
 
-    /// [`Session::welcome`]. Drops the model, which cannot predict it.
+    /// [`Session::welcome`].
     ///
     /// # Errors
     /// The errors of that method.
     #[track_caller]
     pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
-        self.model = None;
         let run = |subject: &mut S| subject.session_mut().welcome(answer, now);
-        let done = self.call_both(now, "welcome", run, answered, |_| unreachable!("nothing is predicted"));
+        let done = self.call(now, "welcome", run);
         self.after();
         done
     }
@@ -602,7 +517,7 @@ impl<S: Subject> Watched<S> {
     pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
         let name = format!("set_writable {lane} {is_writable}");
         let run = |subject: &mut S| subject.set_writable(lane, is_writable, now);
-        let done = self.call_both(now, &name, run, answered, |model| model.set_writable(lane, is_writable, now.as_micros()));
+        let done = self.call(now, &name, run);
         // An error means that the lane is not open. The judge must then forget that it was stopped, but not record a new stop.
         if is_writable || done.is_ok() {
             self.see(&Fact::Writable { lane, is_writable });
@@ -625,7 +540,7 @@ impl<S: Subject> Watched<S> {
             Gone::Lane(lane) => subject.lose_lane(lane, now),
             _ => subject.session_mut().handle_gone(gone, now),
         };
-        let done = self.call_both(now, &name, run, answered, |model| model.handle_gone(gone, now.as_micros()));
+        let done = self.call(now, &name, run);
         if done.is_ok() {
             self.see(&Fact::Gone { gone });
         }
@@ -656,32 +571,13 @@ impl<S: Subject> Watched<S> {
             .any(|event| matches!(event, Event::LaneClosed { lane: closed, .. } if closed == lane))
     }
 
-    /// Checks that ended lanes are forgotten, and that open lanes are not.
-    pub(crate) fn check_lanes(&self, lanes: impl Iterator<Item = Lane>) {
-        let Some(model) = &self.model else { return };
-        let mut twin = self.subject.clone();
-        for lane in lanes {
-            let is_open = twin.session_mut().set_writable(lane, true, self.now).is_ok();
-            assert_eq!(is_open, model.is_open(lane) && !model.is_closed(), "the model differs about whether {lane} is open");
-        }
-    }
-
     // ---- Input ----
 
     /// [`Session::handle_end`].
     #[track_caller]
     pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.see(&Fact::Ended { end });
-        self.call_both(
-            now,
-            "handle_end",
-            |subject| subject.handle_end(end, now),
-            nothing,
-            |model| {
-                model.handle_end(end, now.as_micros());
-                Ok(0)
-            },
-        );
+        self.call(now, "handle_end", |subject| subject.handle_end(end, now));
         self.after();
     }
 
@@ -689,16 +585,7 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn handle_timeout(&mut self, now: Instant) {
         self.see(&Fact::Timeout { now, due: self.subject.poll_timeout() });
-        self.call_both(
-            now,
-            "handle_timeout",
-            |subject| subject.handle_timeout(now),
-            nothing,
-            |model| {
-                model.handle_timeout(now.as_micros());
-                Ok(0)
-            },
-        );
+        self.call(now, "handle_timeout", |subject| subject.handle_timeout(now));
         self.after();
     }
 
@@ -711,7 +598,7 @@ impl<S: Subject> Watched<S> {
         self.take_frame(frame, lane, now, |subject, frame| subject.handle_frame(frame, lane, now))
     }
 
-    /// [`Session::handle_frame_within`]. With an `exchange`, drops the model, which cannot predict this.
+    /// [`Session::handle_frame_within`].
     ///
     /// # Errors
     /// The errors of that method.
@@ -726,7 +613,6 @@ impl<S: Subject> Watched<S> {
         if exchange.is_none() {
             return self.handle_frame(frame, lane, now);
         }
-        self.model = None;
         self.take_frame(frame, lane, now, |subject, frame| subject.session_mut().handle_frame_within(frame, lane, exchange, now))
     }
 
@@ -746,7 +632,6 @@ impl<S: Subject> Watched<S> {
             let mut shared = lock(shared);
             shared.altered |= !shared.sent.contains(&copy);
             if shared.altered {
-                self.model = None;
                 self.judge.distrust_peer();
             }
         }
@@ -767,12 +652,6 @@ impl<S: Subject> Watched<S> {
             assert_eq!(received, Received::default(), "a frame of a lane that was given up is dropped until its event is polled");
             self.after();
             return Ok(received);
-        }
-        if let Some(model) = &mut self.model {
-            let text = std::str::from_utf8(&copy).expect("a frame that was sent is UTF-8");
-            assert_eq!(model.wants_input(lane), wanted, "the model differs about input by {lane}");
-            let replies = model.handle_frame(text, lane, now.as_micros());
-            assert_eq!(received.replies, replies, "the model differs about the replies to {text}");
         }
         if !closed {
             let effect = Effect::between(&before, &self.subject.stats(), received);
@@ -805,13 +684,6 @@ impl<S: Subject> Watched<S> {
             }
             self.see(&Fact::Sent { transmit: out, max_depth });
         }
-        if let Some(model) = &mut self.model {
-            let predicted = model.poll_transmit(out.as_ref().map(|out| out.route.lane));
-            let sent = out.as_ref().map(|out| {
-                format!("{} as {}", summary::frame(&String::from_utf8_lossy(&out.frame)), summary::route(out.route.kind))
-            });
-            assert_eq!(sent, predicted, "the model has another frame: {out:?}");
-        }
         self.after();
         out
     }
@@ -833,9 +705,6 @@ impl<S: Subject> Watched<S> {
         let event = self.run("poll_event", Subject::poll_event);
         if let Some(event) = &event {
             self.note(|| format!("{event:?}"));
-        }
-        if let Some(model) = &mut self.model {
-            assert_eq!(event.as_ref().map(summary::event), model.poll_event(), "the model has another event: {event:?}");
         }
         if let Some(event) = &event {
             if let Some(shared) = &self.shared {
@@ -995,24 +864,6 @@ fn must(verdict: Verdict) {
     if let Err(objection) = verdict {
         panic!("{objection}");
     }
-}
-
-fn answered<E: Debug>(result: &Result<(), E>) -> MethodResult {
-    result.as_ref().map(|()| 0).map_err(|error| format!("{error:?}"))
-}
-
-fn numbered<I: std::fmt::Display, E: Debug>(result: &Result<I, E>) -> MethodResult {
-    result.as_ref().map(number).map_err(|error| format!("{error:?}"))
-}
-
-/// The result of a method that returns no id, in the form in which a model returns it: always an `Err`, with the text of the value or of
-/// the error.
-fn named<T: Debug, E: Debug>(result: &Result<T, E>) -> MethodResult {
-    Err(result.as_ref().map_or_else(|error| format!("{error:?}"), |value| format!("{value:?}")))
-}
-
-fn nothing((): &()) -> MethodResult {
-    Ok(0)
 }
 
 /// All frames and events that a session returns now, and its next deadline.

@@ -158,7 +158,6 @@ fn a_session_that_never_stops_sending_fails() {
         let [client, server] = [client_config(), server_config()]
             .map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::NotifiesOnEachFrame));
         let mut world = World::new(client, server, Wire::Messages, 1);
-        world.forget_models();
         world.deliver_all();
         world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("accepted");
         world.deliver_all();

@@ -553,7 +553,7 @@ impl OutboundCall {
 }
 
 /// The transition table of the machine, recorded from a real session, which is brought into every state and given every input.
-/// `docs/model.md` shows it as a diagram.
+/// `docs/transitions/README.md` shows it as a diagram.
 #[cfg(test)]
 pub(super) mod transitions {
     use core::time::Duration;

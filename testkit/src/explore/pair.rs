@@ -1,13 +1,13 @@
 //! A search of all interleavings of two real sessions, within bounds.
 //!
-//! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at the first state that differs
-//! from the prediction or breaks a guarantee, with the steps to that state. The crate `stateright` needs small, hashable states, and a
+//! The search explores the real [`Session`], cloned at each step, with its judge. It ends at the first state that breaks a guarantee,
+//! with the steps to that state. The crate `stateright` needs small, hashable states, and a
 //! session is neither. With digests of the states, the search itself needs only a queue and a set.
 //!
 //! A state of the search consists of the state of each [end](End) and the frames in flight in each direction. The ends meet only through
 //! frames, so the effect of a step depends only on the state of one end and a frame. Each step is tried once for each state of an end, and
 //! its effect is looked up in all other states of the search. Two states of an end are equal if their [digests](End::digest) are.
-//! `docs/model.md` lists the parts that a digest leaves out, explains how the search is made smaller, and why it still finds every fault.
+//! `docs/proof.md` lists the parts that a digest leaves out, explains how the search is made smaller, and why it still finds every fault.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -337,8 +337,7 @@ impl<S: Subject> End<S> {
     fn digest(&self) -> u128 {
         let mut text = String::with_capacity(4 * 1024);
         canonical(&format!("{:?}", self.watched.subject()), self.now, &mut text);
-        let model = self.watched.model().map(|model| model.digest(self.now.as_micros()));
-        hash(&(text, model, self.watched.judge(), self.left, self.ended))
+        hash(&(text, self.watched.judge(), self.left, self.ended))
     }
 
     /// Checks a state in which no step is possible any more. No call may be open, unless the bounds allow no further deadline. A closed
@@ -348,9 +347,9 @@ impl<S: Subject> End<S> {
         let here = usize::from(self.at);
         if self.left.deadlines[here] > 0 && self.left.events[here] > 0 {
             assert_eq!(
-                (stats.outbound_calls, stats.inbound_calls),
-                (0, 0),
-                "G1: nothing can happen any more, and something is open"
+                (stats.outbound_calls, stats.inbound_calls, self.watched.ids.outbound_calls.len()),
+                (0, 0, 0),
+                "G1: nothing can happen any more, and something is open, or a call is not done"
             );
         }
         if self.session().is_closed() {
@@ -594,12 +593,12 @@ pub struct Found {
     pub rests: usize,
 }
 
-/// A violated guarantee or a wrong prediction, and the steps to it.
+/// A violated guarantee, and the steps to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counterexample {
     /// The text of the panic.
     pub what: String,
-    /// The steps to the violation or wrong prediction: the shortest sequence, if every order was searched.
+    /// The steps to the violation: the shortest sequence, if every order was searched.
     pub way: Vec<Action>,
 }
 
@@ -740,7 +739,7 @@ impl<S: Subject> Search<S> {
     /// enough.
     fn follow(&mut self, state: State, next: &mut Vec<(Move, State)>) -> Result<(), Wrong> {
         let arrivals = [0, 1].map(|at| self.next_arrival(state, at));
-        // If something can arrive at an end, only that end takes steps: rule 1 in "Which orders are omitted" of `docs/model.md`.
+        // If something can arrive at an end, only that end takes steps: rule 1 in "Which orders are omitted" of `docs/proof.md`.
         let only = (0..2).rev().find(|at| arrivals[*at].is_some()).filter(|_| self.orders == Orders::Enough);
         for at in only.map_or(0..2, |at| at..at + 1) {
             let from = state.ends[at];
@@ -843,8 +842,7 @@ impl<S: Subject> Space for Whole<S> {
 /// Searches all states that two sessions can reach, breadth first, after their handshake or from the beginning ([`Bounds::opening`]).
 ///
 /// # Errors
-/// [`Counterexample`] with the first guarantee that a judge found violated, or the first wrong prediction of a model, or if no step is
-/// possible within the bounds.
+/// [`Counterexample`] with the first guarantee that a judge found violated, or if no step is possible within the bounds.
 ///
 /// # Panics
 /// If the handshake goes wrong.
@@ -900,7 +898,7 @@ fn counterexample<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], fou
 /// Two ends that have just begun.
 fn begun<S: Subject>(client: S, server: S) -> [Watched<S>; 2] {
     [client, server].map(|subject| {
-        let mut watched = Watched::predicted(subject, Instant::ZERO, None);
+        let mut watched = Watched::new(subject, Instant::ZERO);
         watched.forget_trace();
         watched
     })

@@ -42,7 +42,7 @@ pub enum Guarantee {
     SilentAfterClosed,
     /// G5. Judged by [`Stats`]: calls, handlers and queued bytes; by the length of frames, and by the number of events that are polled in a
     /// row. The remembered ids of ended requests are not judged, since `Stats` does not count them. A separate test checks that memory does
-    /// not grow with age: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
+    /// not grow with age: `g5_after_ten_thousand_calls` in `tests/tests/session/limits.rs`.
     Bounded,
     /// G6. A panic of the session is caught and reported with the method that panicked. Unbounded recursion ends the process, and so the
     /// test.
@@ -53,7 +53,7 @@ pub enum Guarantee {
     /// output is compared with that of a clone whose `handle_timeout` was called although no deadline had passed.
     OutputReady,
     /// G9. A call or input request that has expired must have been open at the time of some `handle_timeout` that was due. The judge does
-    /// not notice another method that expires it later; the model of a [`World`](crate::World) does.
+    /// not notice another method that expires it later; a table of all methods does, in `tests/tests/session/timeouts.rs`.
     OnlyTimeoutExpires,
     /// G10. Needs two runs: [`replays`].
     Deterministic,

@@ -213,9 +213,4 @@ impl Lanes {
         self.lost.insert(lane);
         self.unaccepted.take_if(|(of, _)| *of == lane);
     }
-
-    /// All lanes that have been opened since the beginning, except the channel.
-    pub(super) fn all(&self) -> impl Iterator<Item = Lane> {
-        (1..=self.newest).map(Lane::new)
-    }
 }

@@ -1,7 +1,6 @@
 //! A [`World`] of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is checked
-//! against the guarantees G1 to G16 except G10, which needs two runs (G8 only after [`World::check_needless_timeouts`]), and compared with
-//! a model that predicts its behaviour, unless the world has no models ([`World::forget_models`]). A [`Crowd`] has any number of clients of
-//! one server.
+//! against the guarantees G1 to G16 except G10, which needs two runs (G8 only after [`World::check_needless_timeouts`]). A [`Crowd`] has
+//! any number of clients of one server.
 //!
 //! A world applies [operations](ops), four bytes each, and otherwise only delivers messages or bytes. So it is a pure function of its
 //! operations and its seed: [`World::trace`] of two equal runs is equal. Only the operations about time move the clock: to the next instant
@@ -113,7 +112,7 @@ impl World {
         Self::new(Session::new(client, Instant::ZERO), Session::new(server, Instant::ZERO), wire, seed)
     }
 
-    /// A world of two sessions with links that carry messages, after the handshake. The guarantees are checked; there are no models.
+    /// A world of two sessions with links that carry messages, after the handshake.
     ///
     /// # Panics
     /// As [`Self::shake_hands`].
@@ -122,8 +121,7 @@ impl World {
         Self::after_handshake(client, server, Wire::Messages, seed)
     }
 
-    /// A world of two sessions with streams of bytes and a driver at each end, after the handshake. The guarantees are checked; there are
-    /// no models.
+    /// A world of two sessions with streams of bytes and a driver at each end, after the handshake.
     ///
     /// # Panics
     /// As [`Self::shake_hands`].
@@ -134,7 +132,6 @@ impl World {
 
     fn after_handshake(client: Config, server: Config, wire: Wire, seed: u64) -> Self {
         let mut world = Self::of_sessions(client, server, wire, seed);
-        world.forget_models();
         world.shake_hands();
         world
     }
@@ -153,7 +150,7 @@ impl<S: Subject> World<S> {
     pub fn new(client: S, server: S, wire: Wire, seed: u64) -> Self {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let now = Rc::new(Cell::new(Instant::ZERO));
-        let [first, second] = [client, server].map(|subject| Watched::predicted(subject, Instant::ZERO, Some(shared.clone())));
+        let [first, second] = [client, server].map(|subject| Watched::of_world(subject, Instant::ZERO, shared.clone()));
         let seeds = [seed, seed.wrapping_add(1)];
         let (ends, links) = match wire {
             Wire::Messages => {
@@ -232,20 +229,6 @@ impl<S: Subject> World<S> {
     pub fn check_needless_timeouts(&mut self) {
         for at in 0..2 {
             self.end_mut(at).check_needless_timeouts();
-        }
-    }
-
-    /// Returns `true` if both ends are still predicted.
-    #[must_use]
-    pub fn is_predicted(&self) -> bool {
-        self.ends.iter().all(|end| end.watched().model().is_some())
-    }
-
-    /// Drops the models, for cases that they do not support, such as congestion, input rounds of a server, and sessions that are broken on
-    /// purpose.
-    pub fn forget_models(&mut self) {
-        for at in 0..2 {
-            self.end_mut(at).forget_model();
         }
     }
 
@@ -332,12 +315,6 @@ impl<S: Subject> World<S> {
         let was_open = self.end_mut(1).set_writable(lane, is_writable, now).is_ok();
         if let Some(lanes) = &mut self.lanes {
             lanes.set_writable(lane, is_writable, was_open);
-        }
-    }
-
-    fn check_lanes(&self) {
-        if let Some(lanes) = &self.lanes {
-            self.end(1).check_lanes(lanes.all());
         }
     }
 
@@ -539,7 +516,6 @@ impl<S: Subject> World<S> {
             self.set_writable(lane, true);
         }
         self.deliver_all();
-        self.check_lanes();
         match how % 3 {
             0 => self.reset(),
             1 => (0..2).for_each(|at| {

@@ -4,7 +4,7 @@
 //! For most opcodes the lowest bit of `a` is the end that acts (0 the client), `b` chooses among the open calls or input requests there,
 //! and `c` chooses the variant. Opcodes about lanes (33 to 36) concern end 1, and 32 (a claim) and 37 (a lost exchange) end 0; in 18, 19
 //! and 30, `b` and `c` are a span of time. An operation without anything to choose from does nothing. A method may be called at the wrong
-//! time: the model predicts its error.
+//! time.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub fn random(rng: &mut Rng) -> Operation {
     let [a, mut b, c, alters, opens, ..] = rng.number().to_le_bytes();
     // One input request in eight is a URL to open.
     let opcode = if opcode == 6 && opens < 32 { OPEN_URL } else { opcode };
-    // Faults that alter frames are rare, since nothing is predicted after them.
+    // Faults that alter frames are rare, since the peer is distrusted after them.
     if opcode == 24 && alters > 8 {
         b = [0, 1, 2, 3, 4, 7, 9][usize::from(b % 7)];
     }
@@ -295,7 +295,6 @@ impl<S: Subject> World<S> {
             _ => {}
         }
         self.deliver_all();
-        self.check_lanes();
     }
 
     fn apply_to_end(&mut self, opcode: u8, at: usize, b: u8, c: u8, now: Instant) {
@@ -320,8 +319,7 @@ impl<S: Subject> World<S> {
                 if let Some(id) = inbound {
                     let is_subscription = watched.ids.subscriptions.iter().any(|(open, _)| *open == id);
                     let session = watched.subject().session();
-                    // The model cannot predict rounds.
-                    let has_rounds = !watched.is_predicted() && session.input_mode(id) == Ok(InputMode::Rounds);
+                    let has_rounds = session.input_mode(id) == Ok(InputMode::Rounds);
                     let reply = match c % 3 {
                         0 if is_subscription => Reply::Done,
                         _ if has_rounds && c % 2 == 1 => Reply::Input(Box::new(round(id, c))),

@@ -1,4 +1,4 @@
-//! Two ends over faulty links, compared with the model. The bytes choose the operations and the faults.
+//! Two ends over faulty links, each with its judge. The bytes choose the operations and the faults.
 
 use std::time::Duration;
 

@@ -14,9 +14,8 @@ use testkit::scripted::{call_tool, cancelled, json, progress, request, result};
 use testkit::world::{Wire, World};
 use testkit::{Coverage, Happening, Pair, Rng, Scripted};
 
-/// A storm of random operations on a world of two ends, checked after every operation. The limits on output and events are so small that
-/// the model cannot predict their effects, so only the judge checks the guarantees; `model.rs` has the storms with predictions. Half of
-/// the clients make stateless requests, after a probe.
+/// A storm of random operations on a world of two ends, checked after every operation. The limits on output and events are small
+/// enough to be reached. Half of the clients make stateless requests, after a probe.
 fn storm(seed: u64, steps: usize) -> World {
     let client = with(client_config(), |config| {
         config.era = [Era::Legacy, Era::Auto, Era::Legacy, Era::Modern][(seed % 4) as usize];
@@ -39,7 +38,6 @@ fn storm(seed: u64, steps: usize) -> World {
     });
     let wire = if seed.is_multiple_of(3) { Wire::Bytes } else { Wire::Messages };
     let mut world = World::of_sessions(client, server, wire, seed);
-    world.forget_models();
     world.run_until(Instant::from_millis(1));
     testkit::world::storm(&mut world, seed, steps);
     world.finish(seed as u8);

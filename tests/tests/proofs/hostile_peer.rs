@@ -1,5 +1,5 @@
 //! A session between a peer that sends random frames and an owner that calls random methods, in virtual time: the guarantees of the session
-//! must hold. The storms of the module `guarantees` have two sessions; here there is only one.
+//! must hold. The storms of the module `storms` have two sessions; here there is only one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -128,8 +128,9 @@ impl Victim {
 
     fn poll_all(&mut self) {
         while let Some(out) = self.end.session.poll_transmit() {
-            if let RouteKind::Request(exchange) = out.route.kind {
-                self.requests.insert(testkit::summary::number(exchange));
+            if let RouteKind::Request(_) = out.route.kind {
+                let frame: serde_json::Value = serde_json::from_slice(&out.frame).expect("a frame is JSON");
+                self.requests.extend(frame["id"].as_u64());
             }
         }
         for event in self.end.events() {

@@ -1,4 +1,4 @@
-//! Tests that consist of many runs: random operations with a model, exhaustive searches, stored cases of fuzzers, and recordings. Also
+//! Tests that consist of many runs: storms of random operations, exhaustive searches, stored cases of fuzzers, and recordings. Also
 //! tests of the tables of transitions.
 
 mod callers;
@@ -10,9 +10,9 @@ mod hostile_peer;
 mod http;
 mod http_client;
 mod lanes;
-mod model;
 mod rounds;
 mod stateless;
+mod storms;
 mod traces;
 mod transitions;
 mod world;

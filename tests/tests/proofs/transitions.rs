@@ -1,5 +1,5 @@
-//! The tables in `docs/transitions`, which unit tests of the core compare with the code. The diagrams in `docs/model.md` are drawn from
-//! them, and every transition that a [`Campaign`] of the testkit counts is a row of a table.
+//! The tables in `docs/transitions`, which unit tests of the core compare with the code. The diagrams beside them are
+//! drawn from them, and every transition that a [`Campaign`] of the testkit counts is a row of a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -56,8 +56,8 @@ fn diagram(table: &str) -> String {
 
 #[test]
 fn the_diagrams_in_the_docs_are_drawn_from_the_tables() {
-    let path = docs().join("model.md");
-    let page = fs::read_to_string(&path).expect("docs/model.md");
+    let path = docs().join("transitions/README.md");
+    let page = fs::read_to_string(&path).expect("the page of the tables");
     let mut drawn = page.clone();
     for machine in ["call", "serve", "listen"] {
         let table = fs::read_to_string(docs().join(format!("transitions/{machine}.txt"))).expect("the table");
@@ -69,7 +69,7 @@ fn the_diagrams_in_the_docs_are_drawn_from_the_tables() {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, &drawn).unwrap();
     }
-    assert!(drawn == page || std::env::var_os("UPDATE_GOLDEN").is_some(), "docs/model.md is not drawn from docs/transitions");
+    assert!(drawn == page || std::env::var_os("UPDATE_GOLDEN").is_some(), "the diagrams are not drawn from docs/transitions");
 }
 
 #[test]

@@ -1,10 +1,9 @@
-//! Tests of the simulated world: its links have the configured faults, its time is exact, and a livelock fails a test.
+//! Tests of the simulated world: its links have the configured faults, and its time is exact.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol_core::{CallTimeouts, Instant, Invoke, Op, Outcome, Session, TransportEnd};
-use testkit::broken::{Broken, Fault};
+use protocol_core::{CallTimeouts, Instant, Invoke, Op, Outcome, TransportEnd};
 use testkit::config::{client_config, server_config, with};
 use testkit::link::{Arrival, Faults, Read, SimLink, SimStream};
 use testkit::scripted::json;
@@ -178,17 +177,4 @@ fn a_stalled_link_keeps_frames_in_the_session_where_they_can_be_withdrawn() {
     assert_eq!(world.end(1).ids.inbound_calls, [], "the request was withdrawn at the timeout");
     assert!(world.trace()[0].concat().contains(&format!("outcome: {:?}", Outcome::TimedOut(protocol_core::TimeoutKind::Idle))));
     world.finish(2);
-}
-
-#[test]
-#[should_panic(expected = "a livelock")]
-fn a_livelock_causes_a_panic() {
-    let [client, server] = [client_config(), server_config()]
-        .map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::NotifiesOnEachFrame));
-    let mut world = World::new(client, server, Wire::Messages, 1);
-    // The models do not predict a broken session.
-    world.forget_models();
-    world.deliver_all();
-    world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("the call is accepted");
-    world.deliver_all();
 }
