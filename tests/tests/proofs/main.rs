@@ -5,7 +5,6 @@ mod callers;
 mod corpus;
 mod explore;
 mod gateway;
-mod guarantees;
 mod hostile_peer;
 mod http;
 mod http_client;
