@@ -78,13 +78,12 @@ mod aliases;
 mod ask_failed;
 #[cfg(feature = "validate")]
 mod check_full;
-mod check_plain;
+mod check_own;
 mod client;
 mod context;
 mod endpoint;
 mod extensions;
 mod peer;
-mod plain;
 mod schema;
 mod service;
 mod state;

@@ -15,8 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::aliases;
 #[cfg(feature = "validate")]
 use crate::check_full;
-use crate::check_plain;
-use crate::plain::Plain;
+use crate::check_own::{self, whole_numbers};
 use protocol_core::dialect::{Content, ToolOutput, ToolResult};
 use protocol_core::json::write::Object;
 use protocol_core::json::{Json, JsonError, Text};
@@ -47,8 +46,6 @@ pub(crate) struct Shape {
     /// The schema as it is sent to the peer.
     schema: Json,
     checker: Checker,
-    /// A quick check that recognizes most valid arguments without parsing them into a [`Value`].
-    plain: Option<Plain>,
     reading: Reading,
     /// The reason for which no arguments have this shape.
     fault: Option<String>,
@@ -101,7 +98,7 @@ impl Kinds {
                 ("type", name) => Some(named(name)),
                 ("enum", Value::Array(values)) => Some(listed(values, Self::of_value)),
                 ("const", value) => Some(Self::of_value(value)),
-                ("$ref", _) => check_plain::target(root, rule).and_then(|target| Self::within(target, root, depth)),
+                ("$ref", _) => check_own::target(root, rule).and_then(|target| Self::within(target, root, depth)),
                 ("anyOf" | "oneOf", Value::Array(parts)) => {
                     let mut parts = parts.iter().map(|part| Self::within(part, root, depth));
                     parts.try_fold(Self::NONE, |all, part| Some(all.or(part?)))
@@ -137,48 +134,61 @@ impl Kinds {
 /// Checks values against a schema.
 enum Checker {
     /// The checker of this crate. Its time is linear in the size of the value.
-    Own(check_plain::Checker),
+    Own(check_own::Checker),
     /// The checker of `jsonschema`, for schemas with keywords that this crate does not check. Its time is polynomial in the depth of nested
     /// alternatives.
     #[cfg(feature = "validate")]
     Full(check_full::Checker),
+    /// No checker: the reason for which the schema is refused.
+    #[cfg(not(feature = "validate"))]
+    None(String),
 }
 
 impl Checker {
     fn new(schema: Value) -> Self {
-        #[cfg(feature = "validate")]
-        if check_plain::unchecked(&schema).is_some() {
-            return Self::Full(check_full::Checker::new(schema));
+        match check_own::Checker::new(&schema) {
+            Ok(checker) => Self::Own(checker),
+            #[cfg(feature = "validate")]
+            Err(_) => Self::Full(check_full::Checker::new(schema)),
+            #[cfg(not(feature = "validate"))]
+            Err(unchecked) => Self::None(unchecked.to_string()),
         }
-        Self::Own(check_plain::Checker::new(schema))
     }
 
-    /// The JSON pointer of the first keyword that cannot be checked; `None` if all can be.
-    fn unchecked(&self) -> Option<String> {
+    /// The reason for which the schema is refused: it has a keyword that is not checked.
+    fn refusal(&self) -> Option<String> {
         match self {
-            // With the feature, `new` makes this checker only if it can check every keyword.
-            Self::Own(_) if cfg!(feature = "validate") => None,
-            Self::Own(checker) => checker.unchecked(),
+            Self::Own(_) => None,
             #[cfg(feature = "validate")]
             Self::Full(_) => None,
+            #[cfg(not(feature = "validate"))]
+            Self::None(reason) => Some(reason.clone()),
         }
     }
 
     /// Fails if the schema itself is known not to be valid.
     fn check_schema(&self) -> Result<(), String> {
         match self {
-            Self::Own(_) => Ok(()),
             #[cfg(feature = "validate")]
             Self::Full(checker) => checker.check_schema().map_err(|error| format!("is not valid: {error}")),
+            _ => Ok(()),
         }
     }
 
-    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors.
+    /// Returns `true` if the value in `json` is certainly valid, which most values of callers are.
+    fn fits(&self, json: &Json) -> bool {
+        matches!(self, Self::Own(checker) if checker.fits(json))
+    }
+
+    /// Checks `value`. Its JSON as it was received is `size` bytes long. Fails with the text of its validation errors.
+    #[cfg_attr(not(feature = "validate"), expect(unused_variables, reason = "only the other checker needs the size"))]
     fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         match self {
-            Self::Own(checker) => checker.check(value, size),
+            Self::Own(checker) => checker.check(value),
             #[cfg(feature = "validate")]
             Self::Full(checker) => checker.check(value, size),
+            #[cfg(not(feature = "validate"))]
+            Self::None(reason) => Err(reason.clone()),
         }
     }
 }
@@ -251,21 +261,19 @@ impl Shape {
             return Err(fault);
         }
         let value: Value = schema.decode().map_err(|error| format!("cannot be read: {error}"))?;
-        let plain = Plain::of(&value);
         let checker = Checker::new(value);
         checker.check_schema()?;
-        Ok(Self { schema, checker, plain, reading: Reading::Object, fault: None })
+        Ok(Self { schema, checker, reading: Reading::Object, fault: None })
     }
 
     fn new(schema: Value, reading: Reading) -> Self {
-        let (encoded, plain) = (encode(&schema), Plain::of(&schema));
-        Self { schema: encoded, checker: Checker::new(schema), plain, reading, fault: None }
+        Self { schema: encode(&schema), checker: Checker::new(schema), reading, fault: None }
     }
 
     /// Checks `json` against the schema and returns a clone of `json`.
     pub(crate) fn check(&self, json: &Json) -> Result<Json, String> {
         let json = self.given(json);
-        if !self.plain.as_ref().is_some_and(|plain| plain.fits(&json)) {
+        if !self.checker.fits(&json) {
             let value: Value = json.decode().map_err(message_of)?;
             self.checker.check(&value, json.as_bytes().len())?;
         }
@@ -275,11 +283,7 @@ impl Shape {
     /// The reason for which a tool or prompt with these arguments cannot be registered, or an answer cannot be requested: it is the fault
     /// of the type, or names the first keyword that cannot be checked.
     pub(crate) fn refusal(&self) -> Option<String> {
-        let unchecked = || {
-            let keyword = self.checker.unchecked()?;
-            Some(format!("{keyword} is checked only with the feature `validate` of the crate endpoint"))
-        };
-        self.fault.clone().or_else(unchecked)
+        self.fault.clone().or_else(|| self.checker.refusal())
     }
 
     /// Returns the shape, unless there is a reason to refuse it.
@@ -304,7 +308,7 @@ impl Shape {
     /// value that is not valid.
     pub(crate) fn read<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
         let given = self.given(json);
-        let read = || self.read_plain(&given).map_or_else(|| self.validate(&given), Ok);
+        let read = || self.read_given(&given);
         if self.reading != Reading::Optional {
             return read();
         }
@@ -315,20 +319,21 @@ impl Shape {
         }
     }
 
-    /// Decodes `json` without a [`Value`] in between, if the quick check finds it valid.
-    fn read_plain<T: DeserializeOwned>(&self, json: &Json) -> Option<T> {
-        let fits = self.plain.as_ref().is_some_and(|plain| plain.fits(json));
+    /// Decodes `json` without a [`Value`] in between, if it certainly fits.
+    fn read_given<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
+        let fits = self.checker.fits(json);
         let read = || match self.reading {
             Reading::Unit => serde_json::from_value(Value::Null).ok(),
             _ => json.decode().ok(),
         };
-        fits.then(read).flatten()
+        fits.then(read).flatten().map_or_else(|| self.validate(json, fits), Ok)
     }
 
-    fn validate<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
+    /// Decodes `json`, which certainly fits if `fits` is set.
+    fn validate<T: DeserializeOwned>(&self, json: &Json, fits: bool) -> Result<T, String> {
         let mut value: Value = json.decode().map_err(message_of)?;
         let size = json.as_bytes().len();
-        if let Err(errors) = self.checker.check(&value, size) {
+        if !fits && let Err(errors) = self.checker.check(&value, size) {
             if !aliases::rename::<T>(&mut value, size) {
                 return Err(errors);
             }
@@ -390,19 +395,6 @@ fn message_of(error: JsonError) -> String {
     match error {
         JsonError::Decode(message) => message,
         other => other.to_string(),
-    }
-}
-
-/// Converts every float that is a whole number below 2^53 into an integer.
-fn whole_numbers(value: Value) -> Value {
-    match value {
-        Value::Number(number) if !number.is_i64() && !number.is_u64() => match number.as_f64() {
-            Some(float) if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 => Value::from(float as i64),
-            _ => Value::Number(number),
-        },
-        Value::Array(items) => items.into_iter().map(whole_numbers).collect(),
-        Value::Object(members) => members.into_iter().map(|(name, value)| (name, whole_numbers(value))).collect(),
-        other => other,
     }
 }
 
@@ -766,7 +758,7 @@ mod tests {
             of[self.roll(of.len())]
         }
 
-        /// The schema of a field: mostly one that [`Plain`] supports, sometimes one that only [`Checker`] supports.
+        /// The schema of a field: mostly one that the checker of this crate supports.
         fn field(&mut self) -> Value {
             let mut field = match self.roll(14) {
                 0..=1 => json!({"type": "string"}),
@@ -893,7 +885,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_for_a_random_schema_is_read_alike_with_and_without_the_quick_check() {
+    fn a_value_for_a_random_schema_is_read_alike_from_its_text_and_from_a_tree() {
         let mut dice = Dice(20);
         let (mut quick, mut invalid) = (0, 0);
         for _ in 0..400 {
@@ -902,8 +894,10 @@ mod tests {
             for _ in 0..100 {
                 let text = dice.arguments(&schema);
                 let json = Json::parse(text.clone()).unwrap();
-                let thorough = shape.validate::<Value>(&json);
-                if let Some(value) = shape.read_plain::<Value>(&json) {
+                let thorough = shape.validate::<Value>(&json, false);
+                if shape.checker.fits(&json)
+                    && let Ok(value) = json.decode::<Value>()
+                {
                     assert_eq!(thorough.as_ref(), Ok(&value), "{text} of {}", shape.schema);
                     quick += 1;
                 }
@@ -934,7 +928,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_read_alike_with_and_without_the_quick_check() {
+    fn a_type_is_read_alike_from_its_text_and_from_a_tree() {
         let shape = Shape::arguments::<Given>();
         let mut dice = Dice(21);
         let mut quick = 0;
@@ -946,8 +940,8 @@ mod tests {
                 }
             }
             let json = Json::parse(format!("{{{}}}", members.join(","))).unwrap();
-            let thorough = shape.validate::<Given>(&json);
-            quick += usize::from(shape.read_plain::<Given>(&json).is_some());
+            let thorough = shape.validate::<Given>(&json, false);
+            quick += usize::from(shape.checker.fits(&json));
             assert_eq!(shape.read::<Given>(&json), thorough, "{json}");
         }
         assert!(quick > 1_000, "{quick}");

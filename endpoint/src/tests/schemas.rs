@@ -1,13 +1,12 @@
 //! The checks of arguments and answers against their schemas, with and without the feature `validate`. The *validator* is the crate
-//! `jsonschema`, which this feature adds. The *plain check* is that of `check_plain.rs`. The last argument of `check` is the size of the
-//! value; it only sets limits, so most tests pass 1.
+//! `jsonschema`, which this feature adds. The *own checker* is that of `check_own.rs`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{harness, json as text};
-use crate::check_plain::Checker;
+use crate::check_own::{Checker, Unchecked};
 use crate::schema::Shape;
 use crate::{Context, Tool};
 
@@ -160,6 +159,191 @@ fn an_argument_may_have_an_alias_and_is_checked_like_any_other() {
     }
 }
 
+mod types {
+    use std::collections::*;
+    use std::ffi::{CString, OsString};
+    use std::net::*;
+    use std::num::*;
+    use std::ops::{Bound, Range, RangeInclusive};
+    use std::time::{Duration, SystemTime};
+
+    use schemars::generate::SchemaSettings;
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    #[derive(Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
+    enum Key {
+        A,
+        B,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    enum Unit {
+        A,
+        /// The other.
+        B,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only read")]
+    enum External {
+        Unit,
+        Newtype(u8),
+        Tuple(u8, bool),
+        Struct { a: u8 },
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(tag = "t", content = "c")]
+    #[allow(dead_code, reason = "only read")]
+    enum Adjacent {
+        A(u8),
+        B { b: Option<bool> },
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(untagged)]
+    #[allow(dead_code, reason = "only read")]
+    enum Untagged {
+        Number(i64),
+        Names(Vec<String>),
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only read")]
+    struct Flattened {
+        a: u8,
+        #[serde(flatten)]
+        inner: Inner,
+        #[serde(flatten)]
+        mode: Mode,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only read")]
+    struct Rest {
+        a: u8,
+        #[serde(flatten)]
+        rest: BTreeMap<String, bool>,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only read")]
+    struct Limited {
+        #[schemars(length(min = 1, max = 2))]
+        names: Vec<String>,
+        #[schemars(range(min = 1, max = 5))]
+        size: u8,
+        #[schemars(length(max = 3))]
+        text: String,
+    }
+
+    /// Checks that the schema of `T` takes each of `valid`, as serde does, and none of `invalid`, and that the own checker and the validator
+    /// agree. Serde takes those of `lax`, too, which the schema refuses.
+    fn check<T: DeserializeOwned + JsonSchema>(valid: Value, invalid: Value, lax: Value) {
+        let name = core::any::type_name::<T>();
+        let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+        let own = Checker::new(&schema).unwrap_or_else(|unchecked| panic!("{name}: {unchecked}"));
+        for (values, fits, is_read) in [(valid, true, true), (invalid, false, false), (lax, false, true)] {
+            for value in values.as_array().unwrap() {
+                let found = own.check(value);
+                assert_eq!((found.is_ok(), own.fits(&text(value.clone()))), (fits, fits), "{name}: {value}: {found:?}");
+                assert_eq!(serde_json::from_value::<T>(value.clone()).is_ok(), is_read, "{name}: {value}");
+                #[cfg(feature = "validate")]
+                assert_eq!(crate::check_full::Checker::new(schema.clone()).check(value, 1).is_ok(), fits, "{name}: {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_type_that_schemars_derives_a_schema_for_takes_the_same_values_as_serde() {
+        let none = || json!([]);
+        check::<bool>(json!([true]), json!([1, "true", null]), none());
+        check::<u8>(json!([0, 255]), json!([-1, 256, 1.5, "1"]), none());
+        check::<i16>(json!([-32768, 32767]), json!([-32769, 32768]), none());
+        check::<i64>(json!([i64::MIN]), json!([0.5]), none());
+        check::<u128>(json!([u64::MAX]), json!([-1]), none());
+        check::<f64>(json!([1, -2.5, 1e300]), json!(["1", null]), none());
+        check::<char>(json!(["a", "ä"]), json!(["", "ab"]), none());
+        check::<String>(json!(["", "a\n\u{1f600}"]), json!([1, null]), none());
+        check::<()>(json!([null]), json!([{}, 0]), none());
+        check::<NonZeroU8>(json!([1, 255]), json!([0, 256]), none());
+        check::<NonZeroI8>(json!([-128, 1]), json!([0, 128, 129]), none());
+        check::<Wrapping<u8>>(json!([7]), json!([256]), none());
+        check::<Option<u8>>(json!([null, 7]), json!([256, "7"]), none());
+        check::<Option<Inner>>(json!([null, {"count": 1}]), json!([{}, {"count": 1, "more": 1}]), none());
+        check::<Box<[u8]>>(json!([[], [1, 1]]), json!([[256], {}]), none());
+        check::<VecDeque<bool>>(json!([[true]]), json!([[1]]), none());
+        check::<[u8; 2]>(json!([[1, 2]]), json!([[1], [1, 2, 3]]), none());
+        check::<[u8; 0]>(json!([[]]), json!([[1]]), none());
+        check::<(u8, String)>(json!([[1, "a"]]), json!([[1], ["a", 1], [1, "a", 2]]), none());
+        check::<HashSet<i32>>(json!([[], [1, 2]]), json!([["a"]]), json!([[1, 1]]));
+        check::<BTreeSet<String>>(json!([["a", "b", "1"]]), json!([[1]]), json!([["a", "b", "a"], ["\"", "\""]]));
+        check::<BTreeSet<Option<(u8, bool)>>>(
+            json!([[null, [1, true], [1, false]]]),
+            json!([[[1]]]),
+            json!([[[1, true], [1, true]]]),
+        );
+        check::<HashMap<String, u8>>(json!([{}, {"a": 1, "b/c": 2}]), json!([{"a": "1"}, []]), none());
+        check::<BTreeMap<u32, bool>>(
+            json!([{}, {"0": true, "12": false}]),
+            json!([{"a": true}, {"-1": true}, {"1": 1}, {"": true}]),
+            none(),
+        );
+        check::<HashMap<i8, bool>>(
+            json!([{"-1": true, "12": false}]),
+            json!([{"a": true}, {"-": true}, {"--1": true}, {"1.0": true}]),
+            none(),
+        );
+        check::<BTreeMap<Key, u8>>(json!([{"A": 1}, {}]), json!([{"C": 1}, {"A": -1}]), none());
+        check::<BTreeMap<char, u8>>(json!([{"a": 1}]), json!([{"a": 256}]), none());
+        check::<Range<u8>>(json!([{"start": 1, "end": 2}]), json!([{"start": 1}, {"start": 1, "end": "2"}]), none());
+        check::<RangeInclusive<i8>>(json!([{"start": -1, "end": 2}]), json!([{"end": 2}]), none());
+        check::<Bound<u8>>(json!([{"Included": 1}, {"Excluded": 2}, "Unbounded"]), json!([{"Included": "1"}, "Bounded"]), none());
+        check::<Result<u8, String>>(json!([{"Ok": 1}, {"Err": "no"}]), json!([{"Ok": "1"}, {}]), none());
+        check::<Duration>(json!([{"secs": 1, "nanos": 5}]), json!([{"secs": 1}, {"secs": -1, "nanos": 0}]), none());
+        check::<SystemTime>(json!([{"secs_since_epoch": 1, "nanos_since_epoch": 5}]), json!([{}]), none());
+        check::<IpAddr>(json!(["127.0.0.1", "::1"]), json!([1]), none());
+        check::<SocketAddrV4>(json!(["127.0.0.1:80"]), json!([1]), none());
+        check::<std::path::PathBuf>(json!(["/tmp"]), json!([null]), none());
+        check::<CString>(json!([[1, 255], "a"]), json!([[256], [0]]), none());
+        check::<OsString>(json!([{"Unix": [97]}]), json!([{"Unix": [256]}, "a"]), none());
+        check::<std::marker::PhantomData<u8>>(json!([null]), json!([1]), none());
+        check::<Value>(json!([null, 1, [], {"a": [1.5]}]), none(), none());
+        check::<Unit>(json!(["A", "B"]), json!(["C", 1]), none());
+        let struct_ = json!({"Struct": {"a": 1}});
+        check::<External>(
+            json!(["Unit", {"Newtype": 1}, {"Tuple": [1, true]}, struct_]),
+            json!(["Newtype", {"Newtype": 256}, {"Tuple": [1]}, {"Struct": {}}, {"Newtype": 1, "Unit": null}, {}]),
+            json!([{"Unit": null}]),
+        );
+        check::<Adjacent>(
+            json!([{"t": "A", "c": 1}, {"t": "B", "c": {"b": null}}]),
+            json!([{"t": "A"}, {"t": "C", "c": 1}]),
+            none(),
+        );
+        check::<Mode>(
+            json!([{"kind": "fast"}, {"kind": "slow", "seconds": 1}]),
+            json!([{"kind": "slow"}, {}, {"kind": 1}]),
+            none(),
+        );
+        check::<Untagged>(json!([-1, ["a"]]), json!([1.5, [1], null]), none());
+        check::<Flattened>(
+            json!([{"a": 1, "count": 2, "kind": "fast"}, {"a": 1, "count": 2, "kind": "slow", "seconds": 1, "more": 1}]),
+            json!([{"a": 1, "kind": "fast"}, {"a": 1, "count": 2}, {"a": 1, "count": 2, "kind": "slow"}]),
+            none(),
+        );
+        check::<Rest>(json!([{"a": 1}, {"a": 1, "b": true}]), json!([{"b": true}, {"a": 1, "b": 1}]), none());
+        let limited = |names: &[&str], size: u8, text: &str| json!({"names": names, "size": size, "text": text});
+        check::<Limited>(
+            json!([limited(&["a"], 1, "abc")]),
+            json!([{}]),
+            json!([limited(&[], 1, ""), limited(&["a"], 0, ""), limited(&["a"], 1, "abcd")]),
+        );
+    }
+}
+
 #[test]
 fn a_keyword_that_needs_the_validator_is_reported_with_its_path() {
     for (schema, rule) in [
@@ -173,12 +357,15 @@ fn a_keyword_that_needs_the_validator_is_reported_with_its_path() {
         (json!({"properties": {"name": {"minLength": 0.5}}}), Some("/properties/name/minLength")),
         (json!({"properties": {"a/b": {"anyOf": [true, {"pattern": "x"}]}}}), Some("/properties/a~1b/anyOf/1/pattern")),
         (json!({"prefixItems": [{"multipleOf": 2}]}), Some("/prefixItems/0/multipleOf")),
-        (json!({"items": {"uniqueItems": true}}), Some("/items/uniqueItems")),
-        (json!({"additionalProperties": {"not": true}}), Some("/additionalProperties/not")),
+        (
+            json!({"items": {"uniqueItems": true}, "not": {"const": 0}, "patternProperties": {r"^\d+$": true, r"^-?\d+$": true}}),
+            None,
+        ),
+        (json!({"additionalProperties": {"propertyNames": true}}), Some("/additionalProperties/propertyNames")),
         (json!({"$defs": {"A": {"contains": true}}, "$ref": "#/$defs/A"}), Some("/$defs/A/contains")),
         (json!({"allOf": [{"if": true, "then": false}]}), Some("/allOf/0/if")),
         (json!({"minProperties": 1}), Some("/minProperties")),
-        (json!({"patternProperties": {}}), Some("/patternProperties")),
+        (json!({"patternProperties": {"^a": true}}), Some("/patternProperties")),
         (json!({"unevaluatedProperties": false}), Some("/unevaluatedProperties")),
         // Keywords with a value that is not valid cannot be checked either.
         (json!({"$ref": "#/$defs/B"}), Some("/$ref")),
@@ -187,7 +374,7 @@ fn a_keyword_that_needs_the_validator_is_reported_with_its_path() {
         (json!({"minimum": "1"}), Some("/minimum")),
         (json!({"properties": {"a": 5}}), Some("/properties/a")),
     ] {
-        assert_eq!(Checker::new(schema.clone()).unchecked().as_deref(), rule, "{schema}");
+        assert_eq!(Checker::new(&schema).err().map(|Unchecked { pointer, .. }| pointer).as_deref(), rule, "{schema}");
     }
 }
 
@@ -200,22 +387,22 @@ fn a_number_equal_to_its_bound_is_valid_unless_the_bound_is_exclusive() {
         ("exclusiveMaximum", [true, false, false]),
     ] {
         for bound in [json!(2), json!(2.0)] {
-            let checker = Checker::new(json!({rule: bound}));
-            assert_eq!([json!(1.5), json!(2), json!(3)].map(|number| checker.check(&number, 1).is_ok()), fits, "{rule}");
+            let checker = Checker::new(&json!({rule: bound})).unwrap();
+            assert_eq!([json!(1.5), json!(2), json!(3)].map(|number| checker.check(&number).is_ok()), fits, "{rule}");
         }
     }
 }
 
 #[test]
 fn a_type_that_is_defined_only_by_itself_accepts_no_value_and_a_recursive_type_accepts_deep_ones() {
-    let checker = Checker::new(json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}));
-    assert_eq!(checker.check(&json!(1), 1), Err("is nested too deep".into()));
+    let checker = Checker::new(&json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}})).unwrap();
+    assert_eq!(checker.check(&json!(1)), Err("is nested too deep".into()));
     let tree = json!({"type": "object", "properties": {"below": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}});
     let value = (0..120).fold(json!({}), |below, _| json!({"below": below}));
-    let tree = Checker::new(tree);
-    assert_eq!(tree.check(&value, 1), Ok(()));
+    let tree = Checker::new(&tree).unwrap();
+    assert_eq!(tree.check(&value), Ok(()));
     let value = (0..120).fold(json!(5), |below, _| json!({"below": below}));
-    let message = tree.check(&value, 1).unwrap_err();
+    let message = tree.check(&value).unwrap_err();
     assert!(message.ends_with(r#"/below: 5 is not of type "object""#), "{message}");
 }
 
@@ -229,11 +416,10 @@ fn deep_values_of_recursive_types_are_checked_quickly() {
         Not { all: Option<Box<Self>> },
         Leaf { size: u8 },
     }
-    let checker = Checker::new(schemars::schema_for!(Term).to_value());
-    assert_eq!(checker.unchecked(), None);
+    let checker = Checker::new(&schemars::schema_for!(Term).to_value()).unwrap();
     for (leaf, is_good) in [(json!({"kind": "Leaf", "size": 1}), true), (json!({"kind": "Leaf", "size": "1"}), false)] {
         let term = (0..100).fold(leaf, |all, level| json!({"kind": (["And", "Or", "Not"][level % 3]), "all": all}));
-        assert_eq!(checker.check(&term, 1).is_ok(), is_good);
+        assert_eq!(checker.check(&term).is_ok(), is_good);
         // A regression: `jsonschema` checked this schema. It took a minute for 16 levels, and twice as long for each further level.
         let read: Result<Term, String> = Shape::of::<Term>().read(&protocol_core::Json::encode(&term).expect("JSON"));
         assert_eq!(read.is_ok(), is_good);
@@ -274,9 +460,7 @@ fn a_value_whose_alternatives_take_too_long_to_check_is_refused_unless_another_a
     let check = |schema: Value, value: &Value| {
         let mut schema = schema;
         schema["$defs"] = json!({"slow": both, "loop": {"$ref": "#/$defs/loop"}});
-        let checker = Checker::new(schema);
-        assert_eq!(checker.unchecked(), None);
-        checker.check(value, 1)
+        Checker::new(&schema).unwrap().check(value)
     };
     let (long, slow, endless) = (deep(json!(1)), json!({"$ref": "#/$defs/slow"}), json!({"$ref": "#/$defs/loop"}));
     let too_long = || Err(String::from("takes too long to check"));
@@ -298,12 +482,12 @@ fn a_value_whose_alternatives_take_too_long_to_check_is_refused_unless_another_a
 /// Detects a mutation that other tests missed. The mutated code refused both values, but with the wrong error text.
 #[test]
 fn the_error_tells_if_a_value_fits_no_alternative_or_several() {
-    let checker = Checker::new(json!({"oneOf": [{"type": "integer"}, {"minimum": 5}]}));
+    let checker = Checker::new(&json!({"oneOf": [{"type": "integer"}, {"minimum": 5}]})).unwrap();
     for (value, expected) in [(json!(4.5), "not valid under any of"), (json!(7), "valid under more than one of")] {
-        let why = checker.check(&value, 1).unwrap_err();
+        let why = checker.check(&value).unwrap_err();
         assert!(why.contains(expected), "{value}: {why}");
     }
-    assert_eq!(checker.check(&json!(4), 1), Ok(()));
+    assert_eq!(checker.check(&json!(4)), Ok(()));
 }
 
 /// Detects a mutation that other tests missed.
@@ -350,11 +534,10 @@ mod with_the_validator {
     }
 
     #[test]
-    fn each_keyword_that_the_plain_check_leaves_out_is_checked_by_the_validator() {
+    fn each_keyword_that_the_own_checker_leaves_out_is_checked_by_the_validator() {
         for (schema, good, bad) in [
             (json!({"multipleOf": 2}), json!(4), json!(3)),
             (json!({"pattern": "^a"}), json!("ab"), json!("ba")),
-            (json!({"uniqueItems": true}), json!([1, 2]), json!([1, 1])),
             (json!({"contains": {"const": 1}}), json!([2, 1]), json!([2])),
             (json!({"contains": {"const": 1}, "minContains": 2}), json!([1, 1]), json!([1])),
             (json!({"contains": {"const": 1}, "maxContains": 1}), json!([1]), json!([1, 1])),
@@ -366,12 +549,11 @@ mod with_the_validator {
             (json!({"dependentSchemas": {"a": {"required": ["b"]}}}), json!({"a": 1, "b": 1}), json!({"a": 1})),
             (json!({"if": {"type": "string"}, "then": {"minLength": 1}}), json!("a"), json!("")),
             (json!({"if": {"type": "string"}, "else": {"minimum": 1}}), json!(1), json!(0)),
-            (json!({"not": {"type": "string"}}), json!(1), json!("a")),
             (json!({"prefixItems": [true], "unevaluatedItems": false}), json!([1]), json!([1, 2])),
             (json!({"properties": {"a": true}, "unevaluatedProperties": false}), json!({"a": 1}), json!({"b": 1})),
             (json!({"$dynamicRef": "#a", "$defs": {"a": {"$dynamicAnchor": "a", "type": "string"}}}), json!("a"), json!(1)),
         ] {
-            assert!(Checker::new(schema.clone()).unchecked().is_some(), "{schema}");
+            assert!(Checker::new(&schema).is_err(), "{schema}");
             let full = check_full::Checker::new(schema.clone());
             assert_eq!(full.check(&good, 1), Ok(()), "{good} of {schema}");
             assert!(full.check(&bad, 1).is_err(), "{bad} of {schema}");
@@ -379,7 +561,7 @@ mod with_the_validator {
     }
 
     #[test]
-    fn the_plain_check_agrees_with_the_validator() {
+    fn the_own_checker_agrees_with_the_validator() {
         let mut dice = Dice(22);
         let (mut valid, mut invalid, mut same_error) = (0, 0, 0);
         for _ in 0..1_000 {
@@ -389,15 +571,15 @@ mod with_the_validator {
             if let Value::Object(rules) = &mut schema {
                 rules.insert("$defs".into(), json!({"A": other, "B": {"type": "array", "items": {"$ref": "#/$defs/B"}}}));
             }
-            let plain = Checker::new(schema.clone());
-            assert_eq!(plain.unchecked(), None, "{schema}");
+            let own = Checker::new(&schema).unwrap();
             let full = check_full::Checker::new(schema.clone());
             for _ in 0..20 {
                 let value = dice.value(&schema, 4);
-                let (plain, full) = (plain.check(&value, 1), full.check(&value, 1));
-                assert_eq!(plain.is_ok(), full.is_ok(), "{value} of {schema}: {plain:?} {full:?}");
+                let fits = own.fits(&text(value.clone()));
+                let (own, full) = (own.check(&value), full.check(&value, 1));
+                assert_eq!((own.is_ok(), fits), (full.is_ok(), full.is_ok()), "{value} of {schema}: {own:?} {full:?}");
                 *(if full.is_ok() { &mut valid } else { &mut invalid }) += 1;
-                same_error += usize::from(full.is_err() && plain == full);
+                same_error += usize::from(full.is_err() && own == full);
             }
         }
         assert!(valid > 3_000 && invalid > 3_000 && same_error > invalid / 2, "{valid} {invalid} {same_error}");
@@ -419,7 +601,7 @@ mod with_the_validator {
         }
 
         fn schema(&mut self, depth: usize) -> Value {
-            match self.roll(if depth == 0 { 8 } else { 15 }) {
+            match self.roll(if depth == 0 { 8 } else { 18 }) {
                 0 => json!(self.roll(4) > 0),
                 1 => json!({"type": (["string", "integer", "number", "null", "object", "array"][self.roll(6)])}),
                 2 => json!({"type": ["integer", "null"], "minimum": self.scalar_number()}),
@@ -435,6 +617,10 @@ mod with_the_validator {
                 12 => json!({"prefixItems": [self.schema(depth - 1)], "items": self.schema(depth - 1), "minItems": self.roll(2)}),
                 13 => json!({"type": "object", "properties": {"a": self.schema(depth - 1), "b": self.schema(depth - 1)},
                     "required": (["a", "b"][..self.roll(3)]), "additionalProperties": self.schema(0)}),
+                14 => json!({"not": self.schema(depth - 1)}),
+                15 => json!({"type": "array", "uniqueItems": self.roll(4) > 0, "items": self.schema(depth - 1)}),
+                16 => json!({"patternProperties": {([r"^\d+$", r"^-?\d+$"][self.roll(2)]): self.schema(depth - 1)},
+                    "properties": {"1": self.schema(0)}, "additionalProperties": self.schema(0)}),
                 _ => json!({"properties": {"a": self.schema(depth - 1)}, "additionalProperties": false}),
             }
         }
@@ -466,7 +652,7 @@ mod with_the_validator {
                 }
                 _ if has(&["properties"]) => {
                     let mut members = serde_json::Map::new();
-                    for name in ["a", "b", "c/d"] {
+                    for name in ["a", "b", "c/d", "1", "-1"] {
                         if self.roll(4) > 1 {
                             members.insert(name.into(), self.value(&schema["properties"][name], depth - 1));
                         }
@@ -481,8 +667,9 @@ mod with_the_validator {
 
 #[cfg(not(feature = "validate"))]
 mod without_the_validator {
-    use std::collections::BTreeSet;
     use std::panic::catch_unwind;
+
+    use protocol_core::ToolOutput;
 
     use super::*;
     use crate::tests::{run, service};
@@ -490,15 +677,10 @@ mod without_the_validator {
 
     /// The error at the registration of a tool or a prompt with the arguments [`Named`].
     const UNCHECKED: &str =
-        "arguments of `resize`: /properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
+        "arguments of `resize`: the keyword `pattern` at /properties/name/pattern is checked only with the feature `validate`";
 
     fn named() -> Tool {
         Tool::new("resize", async |_: Context, given: Named| Ok(given.name))
-    }
-
-    #[derive(Deserialize, JsonSchema)]
-    struct Sizes {
-        set: BTreeSet<u8>,
     }
 
     #[test]
@@ -506,8 +688,11 @@ mod without_the_validator {
         let unchecked = service().try_tool(named()).unwrap_err();
         assert_eq!(&*unchecked.name, "resize");
         assert_eq!(unchecked.to_string(), UNCHECKED);
-        let set = Tool::blocking("set", |_: Context, given: Sizes| Ok(given.set.len()));
-        assert!(service().try_tool(set).unwrap_err().reason.starts_with("/properties/set/uniqueItems "));
+        let schema = text(json!({"type": "object", "properties": {"size": {"minLength": "1"}}}));
+        let raw = Tool::raw("raw", schema, async |_: Context, _| Ok(ToolOutput::text("read"))).unwrap();
+        let reason =
+            "the value of `minLength` at /properties/size/minLength is not valid, or is checked only with the feature `validate`";
+        assert_eq!(service().try_tool(raw).unwrap_err().reason, reason);
         assert!(service().try_tool(job()).is_ok());
     }
 
@@ -531,7 +716,7 @@ mod without_the_validator {
 
     #[test]
     fn an_input_request_with_a_keyword_that_cannot_be_checked_is_not_sent() {
-        let expected = "/properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
+        let expected = "the keyword `pattern` at /properties/name/pattern is checked only with the feature `validate`";
         let run = run(Tool::new("asks", async |context: Context, (): ()| {
             let form = context.elicit_typed::<Named>("who?").await.map(|_| ()).unwrap_err();
             let sample = context.sample_typed::<Named>("who?").await.map(|_| ()).unwrap_err();
