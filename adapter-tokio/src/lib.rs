@@ -45,7 +45,8 @@
 //! | Feature | Default | |
 //! |---|---|---|
 //! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
-//! | `seal`, `validate`, `tracing` | on | the features of `endpoint` with these names |
+//! | `seal`, `tracing` | on | the features of `endpoint` with these names |
+//! | `validate` | off | the feature of `endpoint` with this name |
 //! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
 //! | `http-client` | off | a client of Streamable HTTP: `http_connect` |
 //! | `http-client-tls` | off | the same client, also over TLS and HTTP/2; enables `http-client` |

@@ -38,17 +38,18 @@
 //! | Feature | Default | |
 //! |---|---|---|
 //! | `seal` | on | lets handlers make input requests in MCP 2026-07-28 |
-//! | `validate` | on | checks every keyword of a schema that restricts values, but not `format` |
 //! | `tracing` | on | spans and events for a `tracing` subscriber |
+//! | `validate` | off | checks every keyword of a schema that restricts values, but not `format` |
 //! | `testing` | off | the module `testing`, which runs one handler, or two endpoints, in virtual time |
 //!
 //! ## Schemas
 //!
-//! Arguments of tools and of typed prompts, and typed answers, are checked against the schemas of their types. This crate checks the
-//! keywords of nearly all derived schemas itself: types, members, choices, ranges of numbers, and lengths of lists and strings. With the
-//! feature `validate`, schemas with other keywords that restrict values are checked by the crate `jsonschema`. Without the feature, a tool
-//! or prompt with such a schema cannot be registered, and an input request for an answer with such a schema fails
-//! ([`AskFailed::Invalid`]); the error of the registration ([`SchemaRefused`]) names the keyword.
+//! Arguments of tools and of typed prompts, and typed answers, are checked against the schemas of their types. This crate checks what the
+//! schemas of the types of std and of derived types consist of: types, members, choices, ranges of numbers, lengths of lists and strings,
+//! unique elements, integers as keys (`patternProperties`), and what a value must not be (`not`). With the feature `validate`, schemas with
+//! other keywords that restrict values, such as the `pattern` of `#[schemars(regex(..))]`, are checked by the crate `jsonschema`. Without
+//! the feature, a tool or prompt with such a schema cannot be registered, and an input request for an answer with such a schema fails
+//! ([`AskFailed::Invalid`]); the error of the registration ([`SchemaRefused`]) names the keyword and its place.
 //!
 //! ## Tracing
 //!

@@ -100,8 +100,9 @@
 //! | `tracing` | spans and events for any `tracing` subscriber |
 //! | `testing` | the module `testing`, with strategies for proptest and inputs for fuzzers |
 //!
-//! Without `validate`, types, members, choices, ranges of numbers, and lengths of lists and strings are checked, which is all that most
-//! derived schemas say. A tool whose schema says more is refused when it is registered ([`SchemaRefused`]).
+//! Without `validate`, what schemas of the types of std and of derived types consist of is checked: types, members, choices, ranges of
+//! numbers, lengths of lists and strings, unique elements, integers as keys. A tool whose schema says more, such as a `pattern`, is refused
+//! when it is registered; the error ([`SchemaRefused`]) names the keyword and its place.
 //!
 //! # Crates that are re-exported
 //!

@@ -141,8 +141,8 @@ impl Service {
     ///
     /// # Errors
     /// [`SchemaRefused`] if its arguments are not an object ([`Tool`]), or if their schema has a keyword that cannot be checked. The latter
-    /// never happens with the feature `validate`, which is on by default: then every keyword is checked except `format`, which is only an
-    /// annotation in JSON Schema 2020-12.
+    /// never happens with the feature `validate`: then every keyword is checked except `format`, which is only an annotation in JSON Schema
+    /// 2020-12.
     pub fn try_tool(self, tool: Tool) -> Result<Self, SchemaRefused> {
         self.catalog.insert_tool(tool)?;
         Ok(self)

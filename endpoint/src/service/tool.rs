@@ -35,9 +35,9 @@ use protocol_core::session::ServeOptions;
 /// an `Option` of these, which is `None` if the arguments are missing, or empty although there is a required one. A tool with any other
 /// type, such as a number, a list, a tuple or an enum of names, is refused when it is registered: make the type a field of a struct.
 ///
-/// Without the feature `validate` only these keywords are checked: types, required and unknown members, choices (`enum`, `anyOf`, `oneOf`),
-/// ranges of numbers, and lengths of lists and strings. A tool whose schema has another keyword, such as `pattern` or `uniqueItems`, is
-/// refused when it is registered ([`Service::try_tool`]).
+/// Without the feature `validate` the keywords of schemas that are derived are checked: types, required and unknown members, choices (`enum`,
+/// `anyOf`, `oneOf`, `not`), ranges of numbers, lengths of lists and strings, unique elements, and integers as keys. A tool whose schema has
+/// another keyword, such as `pattern`, is refused when it is registered ([`Service::try_tool`]).
 ///
 /// [`Service::try_tool`]: crate::Service::try_tool
 ///
