@@ -78,7 +78,8 @@
 //! | call tools | [`Peer`], whose calls are futures ([`Call`]); a [`Client`] answers the questions of the server | |
 //! | serve or connect on tokio | `tokio`: `serve`, `connect`, `stdio`, `child`, sockets | `tokio` |
 //! | serve or connect on smol | `smol`: the same names | `smol` |
-//! | serve over HTTP, with axum, with hyper or with neither | `http`: `HttpService`; `http_listen` of the runtime | `http-server` |
+//! | serve over HTTP, with axum | `http`: `HttpService` | `http-server` |
+//! | serve over HTTP, with hyper or without another HTTP server | `http`: `HttpService`; `http_listen` of the runtime | `http-listen` |
 //! | call a server over HTTP | `http_connect` of the runtime | `http-client` |
 //! | test tools, clients and sessions in virtual time | `testing` | `testing` |
 //! | write a Tesseron app, or a gateway to such apps | `tesseron`; `tesseron_listen` of the runtime | `tesseron` |
@@ -94,7 +95,9 @@
 //! | Feature | |
 //! |---|---|
 //! | `tokio`, `smol` | the modules of these names. Both may be on |
-//! | `http-server`, `http-client` | Streamable HTTP for each runtime that is on. The client also speaks TLS and HTTP/2 |
+//! | `http-server` | servers over Streamable HTTP as a tower service, for axum and others |
+//! | `http-listen` | `http_listen` of each runtime that is on: such servers by hyper, over HTTP/1.1 and HTTP/2; enables `http-server` |
+//! | `http-client` | clients of Streamable HTTP for each runtime that is on, also over TLS and HTTP/2 |
 //! | `tesseron` | apps and gateways of Tesseron, over Unix sockets and WebSockets |
 //! | `validate` | checks arguments against every keyword of their schema but `format`, by the crate `jsonschema` |
 //! | `tracing` | spans and events for any `tracing` subscriber |
@@ -166,8 +169,8 @@ pub use engine;
 
 /// Streamable HTTP: a server as a tower service, and a client for connectors of any runtime.
 ///
-/// With the feature `http-server`, serve an `HttpService` by axum, hyper, or the `http_listen` of a runtime. With `http-client`, the
-/// `http_connect` of a runtime calls the server at an `HttpServerAddress`.
+/// With the feature `http-server`, serve an `HttpService` by axum; with `http-listen`, by hyper or the `http_listen` of a runtime. With
+/// `http-client`, the `http_connect` of a runtime calls the server at an `HttpServerAddress`.
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod http {
     #[cfg(feature = "http-client")]
