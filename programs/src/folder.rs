@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use data_encoding::{DecodeError, DecodeKind, Specification};
+
 /// The folder of `call --save`. Existing files are never overwritten.
 pub(super) struct Folder {
     path: PathBuf,
@@ -67,39 +69,21 @@ fn extension(mime_type: &str) -> &'static str {
 
 /// Decodes base64. White space is ignored, and padding may be missing.
 fn decode(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut buffer, mut bits, mut digits) = (0_u32, 0_u32, 0_usize);
-    let mut has_end = false;
-    for (at, char) in text.chars().enumerate() {
-        let digit = match char {
-            'A'..='Z' => u32::from(char) - u32::from('A'),
-            'a'..='z' => u32::from(char) - u32::from('a') + 26,
-            '0'..='9' => u32::from(char) - u32::from('0') + 52,
-            '+' => 62,
-            '/' => 63,
-            '=' => {
-                has_end = true;
-                continue;
+    let mut form = Specification::new();
+    form.symbols.push_str("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/");
+    form.ignore.push_str(" \t\r\n\x0c");
+    form.check_trailing_bits = false;
+    let form = form.encoding().map_err(|error| error.to_string())?;
+    let unpadded = text.trim_end_matches(|char: char| char == '=' || char.is_ascii_whitespace());
+    form.decode(unpadded.as_bytes()).map_err(|DecodeError { position, kind }| {
+        let (before, rest) = unpadded.split_at_checked(position).unwrap_or((unpadded, ""));
+        match rest.chars().next() {
+            Some(char) if kind == DecodeKind::Symbol => {
+                format!("its data is not base64: character {} is {char:?}", before.chars().count() + 1)
             }
-            char if char.is_ascii_whitespace() => continue,
-            char => return Err(format!("its data is not base64: character {} is {char:?}", at + 1)),
-        };
-        if has_end {
-            return Err(format!("its data is not base64: it goes on after its end, at character {}", at + 1));
+            _ => "its data is not base64: it was cut off".to_owned(),
         }
-        digits += 1;
-        buffer = buffer << 6 | digit;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((buffer >> bits) as u8);
-            buffer &= (1 << bits) - 1;
-        }
-    }
-    if digits % 4 == 1 {
-        return Err("its data is not base64: it was cut off".to_owned());
-    }
-    Ok(bytes)
+    })
 }
 
 #[cfg(test)]
@@ -116,6 +100,8 @@ mod tests {
             ("Zm9v", "foo"),
             ("Zm9v\r\nYmFy", "foobar"),
             ("Zm9vYg==", "foob"),
+            ("Zh==", "f"),
+            (" Z g = = \n", "f"),
         ] {
             assert_eq!(decode(text), Ok(bytes.into()), "{text}");
         }
@@ -124,9 +110,12 @@ mod tests {
 
     #[test]
     fn invalid_base64_is_refused_with_the_place_of_the_error() {
-        for (text, why) in
-            [("Zm9v!mFy", "character 5 is '!'"), ("Zg==Zg==", "after its end, at character 5"), ("Zm9vY", "it was cut off")]
-        {
+        for (text, why) in [
+            ("Zm9v!mFy", "character 5 is '!'"),
+            ("Zm\n9v\u{e4}!", "character 6 is '\u{e4}'"),
+            ("Zg==Zg==", "character 3 is '='"),
+            ("Zm9vY", "it was cut off"),
+        ] {
             let refused = decode(text).expect_err(text);
             assert!(refused.contains(why), "{text}: {refused}");
         }
