@@ -3,7 +3,8 @@
 //! Normally a verb wakes the task of the driver, whose next turn writes all queued frames together. If there is only one frame, such as a
 //! call when no other call is open, that turn would only write this frame. So the verb uses the driver between two turns to write the frame
 //! itself, on the thread of the verb. If the driver is in a turn, or has something else to do, its task is woken as usual. An early send
-//! saves one wake at each end of a round trip, and 5.6 to 6.6 % of the processor instructions of a round trip over pipes and sockets.
+//! saves one wake at each end of a round trip, and of the processor instructions of one round trip at a time on tokio 4 % (inline tool) to
+//! 7 % (a task).
 //!
 //! The driver is in a *cell*, a mutex for which no thread waits. The driver's task locks the cell for a turn, and a verb locks it for an
 //! early send. A verb that finds the cell locked wakes the task. A task that finds the cell locked stores a request, which the verb
