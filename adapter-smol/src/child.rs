@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use smol::process::{self, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::{Clock, ClockTimer, Error, Halves, LineIo};
+use crate::{Error, Halves, LineIo, SmolRuntime, SmolTimer};
 
 /// A child process as a transport.
-pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, ClockTimer>;
+pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, SmolTimer>;
 
 /// A command that [`child`] can start.
 pub trait ChildCommand {
@@ -52,7 +52,7 @@ pub fn child(command: impl ChildCommand) -> Result<Child, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         Error::Start { program, source }
     })?;
-    Ok(Child::new(Process { process, exit: None }, LineIo::new(stdout, stdin).sending_anywhere(), Clock::start().timer()))
+    Ok(Child::new(Process { process, exit: None }, LineIo::new(stdout, stdin).sending_anywhere(), SmolRuntime::start().timer()))
 }
 
 /// A process of smol.

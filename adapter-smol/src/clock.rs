@@ -10,16 +10,16 @@ use protocol_core::drive::Timer;
 use smol::Executor;
 
 /// The [`Runtime`] of an endpoint on smol: the system's monotonic clock, whose time is counted from the creation of this value, and an
-/// executor. All values that belong to one connection must use clones of one `Clock`.
+/// executor. All values that belong to one connection must use clones of one `SmolRuntime`.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct SmolRuntime {
     origin: std::time::Instant,
     /// `None` for smol's global executor. The reference is weak, since the tasks of the executor hold this clock: with a strong one they
     /// would keep the executor, and so themselves, alive forever.
     executor: Option<Weak<Executor<'static>>>,
 }
 
-impl Clock {
+impl SmolRuntime {
     /// A clock that starts now, with tasks on smol's global executor.
     #[must_use]
     pub fn start() -> Self {
@@ -35,12 +35,12 @@ impl Clock {
 
     /// A timer on this clock, for one driver.
     #[must_use]
-    pub fn timer(&self) -> ClockTimer {
-        ClockTimer { clock: self.clone(), timer: smol::Timer::never(), at: None }
+    pub fn timer(&self) -> SmolTimer {
+        SmolTimer { clock: self.clone(), timer: smol::Timer::never(), at: None }
     }
 }
 
-impl Runtime for Clock {
+impl Runtime for SmolRuntime {
     /// The time, rounded down to a microsecond, so that no deadline is handled too early.
     fn now(&self) -> Instant {
         let elapsed = self.origin.elapsed();
@@ -72,7 +72,7 @@ impl Runtime for Clock {
     }
 }
 
-impl TimedRuntime for Clock {
+impl TimedRuntime for SmolRuntime {
     fn timer(&self) -> Box<dyn Timer + Send + Sync> {
         Box::new(self.timer())
     }
@@ -80,14 +80,14 @@ impl TimedRuntime for Clock {
 
 /// A timer for one driver.
 #[derive(Debug)]
-pub struct ClockTimer {
-    clock: Clock,
+pub struct SmolTimer {
+    clock: SmolRuntime,
     timer: smol::Timer,
     /// The instant that `timer` is set to.
     at: Option<Instant>,
 }
 
-impl Timer for ClockTimer {
+impl Timer for SmolTimer {
     fn now(&self) -> Instant {
         Runtime::now(&self.clock)
     }
@@ -115,13 +115,13 @@ mod tests {
     use protocol_core::Instant;
     use protocol_core::drive::Timer;
 
-    use super::Clock;
+    use super::SmolRuntime;
     use endpoint::Runtime;
 
     /// A deadline that has already passed is ready at once, each time that it is polled, and replaces a later deadline that was set before.
     #[test]
     fn a_deadline_that_has_passed_is_ready_at_once_also_after_a_later_deadline_was_set() {
-        let mut timer = Clock::start().timer();
+        let mut timer = SmolRuntime::start().timer();
         let mut cx = Context::from_waker(Waker::noop());
         let far = Instant::from_micros(3_600_000_000);
         for _ in 0..3 {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn random_bytes_fill_the_buffer_and_differ_each_time() {
-        let (clock, mut bytes) = (Clock::start(), [[0; 32]; 2]);
+        let (clock, mut bytes) = (SmolRuntime::start(), [[0; 32]; 2]);
         for bytes in &mut bytes {
             Runtime::fill_random(&clock, bytes).unwrap();
         }

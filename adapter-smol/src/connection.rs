@@ -7,7 +7,7 @@ use protocol_core::drive::FrameIo;
 use protocol_core::{CloseReason, Config};
 use smol::{Executor, Task};
 
-use crate::{Clock, Error};
+use crate::{Error, SmolRuntime};
 
 /// An error of a transport, of any type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -82,7 +82,7 @@ impl Connection {
     where
         I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
     {
-        let clock = executor.map_or_else(Clock::start, Clock::start_on);
+        let clock = executor.map_or_else(SmolRuntime::start, SmolRuntime::start_on);
         let endpoint = make(Arc::new(clock.clone()));
         let peer = endpoint.peer();
         let driven = endpoint::drive(endpoint, transport, clock.timer());

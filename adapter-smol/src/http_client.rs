@@ -17,7 +17,7 @@ use smol::{Executor, Timer, future};
 use tower_service::Service;
 
 use crate::socket::Socket;
-use crate::{Clock, Connection, Error};
+use crate::{Connection, Error, SmolRuntime};
 
 /// Connects to an MCP server over Streamable HTTP as a caller, in a new task. `client` answers the input requests of the server.
 ///
@@ -49,7 +49,7 @@ use crate::{Clock, Connection, Error};
 /// [`Error::Connect`] if the address is malformed; or if it begins with `https://`, and there are no root certificates, or the feature
 /// `http-client-tls` is off.
 pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Connection, Error> {
-    let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start()), Connector, HyperTimer)?;
+    let (peer, driven) = http_client(client, config, server, Arc::new(SmolRuntime::start()), Connector, HyperTimer)?;
     Ok(Connection::of(None, peer, driven))
 }
 
@@ -63,7 +63,7 @@ pub fn http_connect_on(
     config: Config,
     server: HttpServerAddress,
 ) -> Result<Connection, Error> {
-    let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start_on(executor)), Connector, HyperTimer)?;
+    let (peer, driven) = http_client(client, config, server, Arc::new(SmolRuntime::start_on(executor)), Connector, HyperTimer)?;
     Ok(Connection::of(Some(executor), peer, driven))
 }
 

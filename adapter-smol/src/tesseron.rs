@@ -12,7 +12,7 @@ use smol::Executor;
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::net::{TcpListener, TcpStream};
 
-use crate::{Clock, ClockTimer, SmolIo};
+use crate::{SmolIo, SmolRuntime, SmolTimer};
 
 /// Listens for Tesseron gateways as an app, and writes a manifest by which gateways find the app.
 ///
@@ -22,7 +22,7 @@ use crate::{Clock, ClockTimer, SmolIo};
 /// # Errors
 /// As [`::tesseron::net::listen`].
 pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, ::tesseron::TesseronError> {
-    ::tesseron::net::listen(Clock::start(), options).await
+    ::tesseron::net::listen(SmolRuntime::start(), options).await
 }
 
 /// Listens for gateways as [`tesseron_listen`] does, with tasks on `executor`.
@@ -36,7 +36,7 @@ pub async fn tesseron_listen_on(
     executor: &Arc<Executor<'static>>,
     options: TesseronOptions,
 ) -> Result<TesseronListener, ::tesseron::TesseronError> {
-    ::tesseron::net::listen(Clock::start_on(executor), options).await
+    ::tesseron::net::listen(SmolRuntime::start_on(executor), options).await
 }
 
 /// Connects to an app as a Tesseron gateway. `code` is the claim code that the app has made, if the app makes its claim codes itself.
@@ -47,7 +47,7 @@ pub async fn tesseron_listen_on(
 /// # Errors
 /// As [`::tesseron::net::dial`].
 pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, ::tesseron::TesseronError> {
-    ::tesseron::net::dial(&Clock::start(), instance, code).await
+    ::tesseron::net::dial(&SmolRuntime::start(), instance, code).await
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> StreamIo<S> for SmolIo {
@@ -74,8 +74,8 @@ fn tcp(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-impl Sockets for Clock {
-    type Timer = ClockTimer;
+impl Sockets for SmolRuntime {
+    type Timer = SmolTimer;
     type Tcp = TcpStream;
     type TcpListener = TcpListener;
     type Io = SmolIo;
@@ -86,7 +86,7 @@ impl Sockets for Clock {
     #[cfg(unix)]
     type UnixIo = SmolIo;
 
-    fn timer(&self) -> ClockTimer {
+    fn timer(&self) -> SmolTimer {
         Self::timer(self)
     }
 

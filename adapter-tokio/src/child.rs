@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use tokio::process::{self, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::{Clock, ClockTimer, Error, Halves, LineIo};
+use crate::{Error, Halves, LineIo, TokioRuntime, TokioTimer};
 
 /// A child process as a transport.
-pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, ClockTimer>;
+pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, TokioTimer>;
 
 /// Starts a program, and returns a transport over its standard input and output. Its standard error is inherited, unless `command` sets it.
 ///
@@ -37,7 +37,7 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
     let io = LineIo::new(stdout, stdin);
     // On systems other than Unix each write starts a blocking task, which needs the context of the runtime.
     let io = if cfg!(unix) { io.sending_anywhere() } else { io };
-    Ok(Child::new(Process(process), io, Clock::start().timer()))
+    Ok(Child::new(Process(process), io, TokioRuntime::start().timer()))
 }
 
 /// A process of tokio.

@@ -17,14 +17,14 @@ const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The [`Runtime`] of an endpoint on tokio: tokio's clock, whose time is counted from the creation of this value, and the tasks of the
 /// tokio runtime in which it was created. Tests can pause and advance tokio's clock (`tokio::time::pause`). All values that belong to one
-/// connection must use clones of one `Clock`.
+/// connection must use clones of one `TokioRuntime`.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct TokioRuntime {
     origin: tokio::time::Instant,
     runtime: Handle,
 }
 
-impl Clock {
+impl TokioRuntime {
     /// A clock that starts now.
     ///
     /// # Panics
@@ -37,12 +37,12 @@ impl Clock {
 
     /// A timer on this clock, for one driver.
     #[must_use]
-    pub fn timer(&self) -> ClockTimer {
-        ClockTimer { clock: self.clone(), sleep: None }
+    pub fn timer(&self) -> TokioTimer {
+        TokioTimer { clock: self.clone(), sleep: None }
     }
 }
 
-impl Runtime for Clock {
+impl Runtime for TokioRuntime {
     /// The time, rounded down to a microsecond, so that no deadline is handled too early.
     fn now(&self) -> Instant {
         let elapsed = self.origin.elapsed();
@@ -66,7 +66,7 @@ impl Runtime for Clock {
     }
 }
 
-impl TimedRuntime for Clock {
+impl TimedRuntime for TokioRuntime {
     fn timer(&self) -> Box<dyn Timer + Send + Sync> {
         Box::new(self.timer())
     }
@@ -74,12 +74,12 @@ impl TimedRuntime for Clock {
 
 /// A timer for one driver. Tokio rounds deadlines up to the next millisecond.
 #[derive(Debug)]
-pub struct ClockTimer {
-    clock: Clock,
+pub struct TokioTimer {
+    clock: TokioRuntime,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Timer for ClockTimer {
+impl Timer for TokioTimer {
     fn now(&self) -> Instant {
         Runtime::now(&self.clock)
     }
@@ -127,7 +127,7 @@ mod tests {
     async fn regression_a_timer_is_set_by_a_task_that_has_used_up_its_budget() {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         (0..1000).for_each(|number| sender.send(number).unwrap());
-        let mut timer = Clock::start().timer();
+        let mut timer = TokioRuntime::start().timer();
         let wakes = Arc::new(Wakes::default());
         let first_poll = poll_fn(|cx| {
             while receiver.poll_recv(cx).is_ready() {}
@@ -144,7 +144,7 @@ mod tests {
 
     #[tokio::test]
     async fn random_bytes_fill_the_buffer_and_differ_each_time() {
-        let (clock, mut bytes) = (Clock::start(), [[0; 32]; 2]);
+        let (clock, mut bytes) = (TokioRuntime::start(), [[0; 32]; 2]);
         for bytes in &mut bytes {
             Runtime::fill_random(&clock, bytes).unwrap();
         }
@@ -155,7 +155,7 @@ mod tests {
     async fn a_timer_wakes_its_task_once_it_is_due_and_at_the_latest_after_a_year() {
         const DAY: u64 = 24 * 3600;
         for (days, woken_after) in [(300, 300), (1000, 365)] {
-            let mut timer = Clock::start().timer();
+            let mut timer = TokioRuntime::start().timer();
             let wakes = Arc::new(Wakes::default());
             let waker = Waker::from(Arc::clone(&wakes));
             let mut poll = || timer.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(days * DAY * 1000));

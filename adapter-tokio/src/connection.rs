@@ -9,7 +9,7 @@ use protocol_core::drive::FrameIo;
 use protocol_core::{CloseReason, Config};
 use tokio::task::JoinHandle;
 
-use crate::{Clock, Error};
+use crate::{Error, TokioRuntime};
 
 /// An error of a transport, of any type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -76,7 +76,7 @@ impl Connection {
     where
         I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
     {
-        let clock = Clock::start();
+        let clock = TokioRuntime::start();
         let endpoint = make(Arc::new(clock.clone()));
         let peer = endpoint.peer();
         let driven = endpoint::drive(endpoint, transport, clock.timer());

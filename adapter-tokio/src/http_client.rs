@@ -6,7 +6,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioTimer;
 use protocol_core::Config;
 
-use crate::{Clock, Connection, Error};
+use crate::{Connection, Error, TokioRuntime};
 
 /// Connects to an MCP server over Streamable HTTP as a caller, in a new task. `client` answers the input requests of the server.
 ///
@@ -42,7 +42,7 @@ use crate::{Clock, Connection, Error};
 /// Outside of a tokio runtime.
 #[track_caller]
 pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Connection, Error> {
-    let clock = Clock::start();
+    let clock = TokioRuntime::start();
     let mut connector = HttpConnector::new();
     connector.set_connect_timeout(Some(HTTP_CONNECT_TIMEOUT));
     connector.set_nodelay(true);

@@ -16,7 +16,7 @@
 //! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`]; for
 //! Tesseron, with `tesseron_listen` or `tesseron_dial`; or make one from any other stream with [`LineIo`]. Then either
 //! * run an endpoint over the transport with [`serve`] or [`connect`], which start a task and return a [`Connection`]; or
-//! * run a session without an endpoint over it, with a [`protocol_core::drive::Driver`] and the timer [`Clock::timer`].
+//! * run a session without an endpoint over it, with a [`protocol_core::drive::Driver`] and the timer [`TokioRuntime::timer`].
 //!
 //! Over HTTP, `http_connect` and `http_listen` do both steps.
 //!
@@ -78,7 +78,7 @@ pub use adapter_io::HttpServerAddress;
 pub use adapter_io::{Error, Exit, Halves, Whole};
 #[cfg(feature = "child")]
 pub use child::{Child, Process, child};
-pub use clock::{Clock, ClockTimer};
+pub use clock::{TokioRuntime, TokioTimer};
 pub use connection::{Connection, connect, serve, serve_as};
 #[cfg(feature = "http")]
 pub use http::{http_listen, http_listen_with};

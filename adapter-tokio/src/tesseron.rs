@@ -10,7 +10,7 @@ use adapter_io::StreamIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{Clock, ClockTimer, TokioIo};
+use crate::{TokioIo, TokioRuntime, TokioTimer};
 
 /// Listens for Tesseron gateways as an app, and writes a manifest by which gateways find the app.
 ///
@@ -23,7 +23,7 @@ use crate::{Clock, ClockTimer, TokioIo};
 /// # Panics
 /// Outside of a tokio runtime.
 pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, ::tesseron::TesseronError> {
-    ::tesseron::net::listen(Clock::start(), options).await
+    ::tesseron::net::listen(TokioRuntime::start(), options).await
 }
 
 /// Connects to an app as a Tesseron gateway. `code` is the claim code that the app has made, if the app makes its claim codes itself.
@@ -37,7 +37,7 @@ pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListene
 /// # Panics
 /// Outside of a tokio runtime.
 pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, ::tesseron::TesseronError> {
-    ::tesseron::net::dial(&Clock::start(), instance, code).await
+    ::tesseron::net::dial(&TokioRuntime::start(), instance, code).await
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> StreamIo<S> for TokioIo {
@@ -66,8 +66,8 @@ fn tcp(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-impl Sockets for Clock {
-    type Timer = ClockTimer;
+impl Sockets for TokioRuntime {
+    type Timer = TokioTimer;
     type Tcp = TcpStream;
     type TcpListener = TcpListener;
     type Io = TokioIo;
@@ -78,7 +78,7 @@ impl Sockets for Clock {
     #[cfg(unix)]
     type UnixIo = TokioIo;
 
-    fn timer(&self) -> ClockTimer {
+    fn timer(&self) -> TokioTimer {
         Self::timer(self)
     }
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use adapter_tokio::Clock;
+use adapter_tokio::TokioRuntime;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -62,7 +62,7 @@ async fn handlers_get_the_extensions_of_layers_and_no_request_that_a_layer_refus
     });
     let service = Arc::new(Service::new(Identity::new("server", "1.0")).tool(whoami));
     let router = Router::new()
-        .route_service("/mcp", HttpService::new(service, Arc::new(Clock::start())))
+        .route_service("/mcp", HttpService::new(service, Arc::new(TokioRuntime::start())))
         .layer(from_fn(authenticate))
         .layer(HostOriginLayer::loopback());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -101,7 +101,7 @@ async fn a_page_of_a_listed_origin_can_call_a_tool_and_other_origins_do_not_reac
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([HeaderName::from_static("mcp-session-id")]);
     let router = Router::new()
-        .route_service("/mcp", HttpService::with_config(service, Arc::new(Clock::start()), config))
+        .route_service("/mcp", HttpService::with_config(service, Arc::new(TokioRuntime::start()), config))
         .layer(from_fn(authenticate))
         .layer(cors)
         .layer(HostOriginLayer::new(Allowed::default(), origins()));

@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use adapter_tokio::{Clock, ClockTimer, Duplex, LineIo, duplex};
+use adapter_tokio::{Duplex, LineIo, TokioRuntime, TokioTimer, duplex};
 use protocol_core::drive::{Driver, FrameIo, Timer};
 use protocol_core::session::Event;
 use protocol_core::{CallTimeouts, Close, CloseReason, Config, Identity, Invoke, Json, Op, Outcome, Progress, Reply, Session, mcp};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 
-type SessionDriver<I = Duplex> = Driver<Session, I, ClockTimer>;
+type SessionDriver<I = Duplex> = Driver<Session, I, TokioTimer>;
 
 fn identity() -> Identity {
     Identity::new("test", "1")
 }
 
 fn driver<I: FrameIo>(config: Config, transport: I) -> SessionDriver<I> {
-    let clock = Clock::start();
+    let clock = TokioRuntime::start();
     let timer = clock.timer();
     let now = timer.now();
     Driver::new(Session::new(config, now), transport, timer)
@@ -56,7 +56,7 @@ async fn echo(mut server: SessionDriver, steps: u64) -> CloseReason {
             Event::Request { id, request, .. } => {
                 for step in 1..=steps {
                     let now = server.now();
-                    server.machine_mut().progress(id, Progress::count(step, steps), now).unwrap();
+                    server.machine_mut().progress(id, Progress::step(step, steps), now).unwrap();
                     // Drives the session during the second.
                     let _ = tokio::time::timeout(Duration::from_secs(1), server.next_event()).await;
                 }

@@ -1,14 +1,14 @@
 //! The error of an input request of a handler.
 
-use protocol_core::dialect::{Ask, Capabilities, depth_data, tesseron};
+use protocol_core::dialect::{Capabilities, InputRequest, depth_data, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::session::{CancelReason, InputFailed};
 
 /// The reason for which an input request has no valid answer.
 ///
 /// An input request that the protocol or its revision does not have fails as if its capability were missing. In MCP 2026-07-28 only the
-/// handlers of tools, prompts and resources can make input requests, and only if states can be sealed: not without the feature `seal`, if the
-/// [`Runtime`](crate::Runtime) has no clock, or if it has no random bytes and the service has no keys
+/// handlers of tools, prompts and resources can make input requests, and only if states can be sealed: not without the feature `seal`, if
+/// the [`Runtime`](crate::Runtime) has no clock, or if it has no random bytes and the service has no keys
 /// ([`Service::seal_keys`](crate::Service::seal_keys)). Otherwise an input request fails with [`AskFailed::Invalid`], which says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -83,11 +83,11 @@ impl AskFailed {
 
 impl AskFailed {
     /// The failure of an input request for which the caller lacks the capability.
-    pub(crate) const fn unsupported(ask: &Ask) -> Self {
+    pub(crate) const fn unsupported(ask: &InputRequest) -> Self {
         match ask {
-            Ask::Sample(_) => Self::NoSampling,
-            Ask::OpenUrl(_) => Self::NoUrlElicitation,
-            Ask::Roots => Self::NoRoots,
+            InputRequest::Sample(_) => Self::NoSampling,
+            InputRequest::OpenUrl(_) => Self::NoUrlElicitation,
+            InputRequest::Roots => Self::NoRoots,
             _ => Self::NoElicitation,
         }
     }

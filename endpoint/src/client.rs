@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::peer::{Call, Peer};
-use crate::state::InputRequest;
+use crate::state::ServedInput;
 use engine::BoxFuture;
 use protocol_core::dialect::{
-    Answer, Ask, Capabilities, Consent, Custom, Elicit, Elicited, LogRecord, Notice, OpenUrl, Reply, Sample, Sampled,
+    Capabilities, Custom, Elicit, ElicitResult, InputRequest, InputResponse, LogRecord, Notification, OpenUrl, OpenUrlResult,
+    Reply, Sample, SampleResult,
 };
 use protocol_core::error::{RpcError, Unreadable};
 use protocol_core::json::Json;
@@ -30,7 +31,7 @@ pub trait Client: Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// An implementation must be cancel safe: the future is dropped at an await point if the request is cancelled. No answer is sent then.
-    fn sample(&self, asked: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, sample: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
         let _ = (asked, sample);
         refuse("sampling is not offered")
     }
@@ -39,7 +40,7 @@ pub trait Client: Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// An implementation must be cancel safe: the future is dropped at an await point if the request is cancelled. No answer is sent then.
-    fn elicit(&self, asked: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, asked: InputContext, form: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
         let _ = (asked, form);
         refuse("elicitation is not offered")
     }
@@ -48,13 +49,14 @@ pub trait Client: Send + Sync + 'static {
     /// agree (MCP, client/elicitation, "Safe URL Handling"). Declines by default.
     ///
     /// An implementation answers as soon as the user has agreed or declined. If the server notifies the client later that the user has
-    /// finished at the URL, [`Client::notice`] receives a [`Notice::ElicitationComplete`]. A notice with an unknown id must be ignored.
+    /// finished at the URL, [`Client::notification`] receives a [`Notification::ElicitationComplete`]. A notification with an unknown id must be
+    /// ignored.
     ///
     /// # Cancel safety
     /// An implementation must be cancel safe: the future is dropped at an await point if the request is cancelled. No answer is sent then.
-    fn open_url(&self, asked: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
+    fn open_url(&self, asked: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<OpenUrlResult, RpcError>> {
         let _ = (asked, open);
-        Box::pin(core::future::ready(Ok(Consent::Decline)))
+        Box::pin(core::future::ready(Ok(OpenUrlResult::Decline)))
     }
 
     /// Lists the folders to work in, as an array of `{uri, name?}`. By default, answers that roots are not offered.
@@ -96,8 +98,8 @@ pub trait Client: Send + Sync + 'static {
 
     /// Receives a notification of the peer that belongs to no call. Called in the order of arrival by the task that drives the endpoint, so
     /// it must not block.
-    fn notice(&self, notice: Notice) {
-        let _ = notice;
+    fn notification(&self, notification: Notification) {
+        let _ = notification;
     }
 }
 
@@ -111,11 +113,11 @@ fn refuse<T: Send + 'static>(message: &'static str) -> BoxFuture<'static, Result
 /// The handle of a [`Client`] on an input request: the call that the request belongs to, and the peer that made it. Cloneable.
 #[derive(Clone)]
 pub struct InputContext {
-    input_request: Arc<InputRequest>,
+    input_request: Arc<ServedInput>,
 }
 
 impl InputContext {
-    pub(crate) fn new(input_request: Arc<InputRequest>) -> Self {
+    pub(crate) fn new(input_request: Arc<ServedInput>) -> Self {
         Self { input_request }
     }
 
@@ -173,16 +175,18 @@ pub(crate) async fn serve(client: Arc<dyn Client>, context: Context, request: Cu
 }
 
 /// Answers an input request. The client's code runs only when the future is polled.
-pub(crate) async fn answer(client: Arc<dyn Client>, asked: InputContext, ask: Ask) -> Answer {
+pub(crate) async fn answer(client: Arc<dyn Client>, asked: InputContext, ask: InputRequest) -> InputResponse {
     let answer = match ask {
-        Ask::Sample(sample) => client.sample(asked, *sample).await.map(Answer::Sample),
-        Ask::Elicit(form) => client.elicit(asked, form).await.map(Answer::Elicit),
-        Ask::OpenUrl(open) => client.open_url(asked, *open).await.map(Answer::OpenUrl),
-        Ask::Confirm { message } => client.elicit(asked, Elicit::new(message, empty_form())).await.map(Answer::Elicit),
-        Ask::Roots => client.roots(asked).await.map(Answer::Roots),
+        InputRequest::Sample(sample) => client.sample(asked, *sample).await.map(InputResponse::Sample),
+        InputRequest::Elicit(form) => client.elicit(asked, form).await.map(InputResponse::Elicit),
+        InputRequest::OpenUrl(open) => client.open_url(asked, *open).await.map(InputResponse::OpenUrl),
+        InputRequest::Confirm { message } => {
+            client.elicit(asked, Elicit::new(message, empty_form())).await.map(InputResponse::Elicit)
+        }
+        InputRequest::Roots => client.roots(asked).await.map(InputResponse::Roots),
         _ => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")),
     };
-    answer.unwrap_or_else(Answer::Refused)
+    answer.unwrap_or_else(InputResponse::Refused)
 }
 
 fn empty_form() -> Json {

@@ -59,7 +59,7 @@ impl ToolError {
             Err(unknown @ Self::OutcomeUnknown(_)) => Reply::Tool(ToolOutput::error(unknown.to_string())),
             Err(Self::Ask(failed)) => {
                 let mut output = ToolOutput::error(failed.to_string());
-                output.fault = Some(Box::new(failed.fault()));
+                output.rpc_error = Some(Box::new(failed.fault()));
                 Reply::Tool(output)
             }
             Err(Self::NotFound(what)) => Reply::NotFound(what),

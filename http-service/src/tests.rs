@@ -125,7 +125,7 @@ fn service(seen: &Arc<Seen>) -> Service {
         }))
         .tool(counting_tool("count", seen, async |seen, context| {
             for step in 1..=3 {
-                context.progress(Progress::count(step, 3));
+                context.progress(Progress::step(step, 3));
                 context.sleep(ms(200)).await?;
                 seen.steps.fetch_add(1, Ordering::Relaxed);
             }
@@ -134,7 +134,7 @@ fn service(seen: &Arc<Seen>) -> Service {
         .tool(counting_tool("flood", seen, async |seen, context| {
             let text = "x".repeat(1000);
             for step in 1..=2000 {
-                context.progress(Progress::count(step, 2000).with_message(text.as_str()));
+                context.progress(Progress::step(step, 2000).with_message(text.as_str()));
                 context.sleep(ms(200)).await?;
                 seen.steps.fetch_add(1, Ordering::Relaxed);
             }
@@ -760,7 +760,7 @@ fn a_session_belongs_to_the_principal_that_has_opened_it() {
 fn annotated_arguments_must_be_repeated_by_headers() {
     let schema =
         Json::parse(r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#).expect("JSON");
-    let tool = Tool::raw("regional", schema, async |_: Context, _: Json| Ok(ToolOutput::text("here"))).expect("a schema");
+    let tool = Tool::from_schema("regional", schema, async |_: Context, _: Json| Ok(ToolOutput::text("here"))).expect("a schema");
     let mut bench = Bench::serving(Service::new(Identity::new("s", "1")).tool(tool), Arc::default(), |_| {});
     let meta = format!(r#""_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}}},"arguments":{{"region":"eu"}}"#);
     let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "regional")];

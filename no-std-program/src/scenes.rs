@@ -66,7 +66,7 @@ pub fn whole_life_of_two_ends() {
     carry(&mut client, &mut server, now);
     let serving = requests(&events(&mut server))[0];
     for step in 1..=3 {
-        let reported = server.progress(serving, Progress::count(step, 3).with_message("working"), now);
+        let reported = server.progress(serving, Progress::step(step, 3).with_message("working"), now);
         // The rate window delays the second update. The third is the final one: it is sent immediately, and replaces the second.
         assert_eq!(reported, Ok(if step == 2 { Reported::RateLimited } else { Reported::Sent }));
     }
@@ -154,7 +154,7 @@ pub fn callee_with_eight_calls_in_flight() {
     assert_eq!(serving.len(), 8);
     for id in &serving {
         for step in 1..=3 {
-            server.progress(*id, Progress::count(step, 3).with_message("working"), now).unwrap();
+            server.progress(*id, Progress::step(step, 3).with_message("working"), now).unwrap();
         }
     }
     for id in serving {

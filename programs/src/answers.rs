@@ -9,7 +9,8 @@ use std::thread;
 
 use endpoint::{BoxFuture, Client, InputContext};
 use protocol_core::{
-    Capabilities, Consent, Elicit, Elicited, Json, LogRecord, NoDefault, Notice, OpenUrl, RpcError, Sample, Sampled, Unreadable,
+    Capabilities, Elicit, ElicitResult, Json, LogRecord, NoDefault, Notification, OpenUrl, OpenUrlResult, RpcError, Sample,
+    SampleResult, Unreadable,
 };
 
 use super::addresses::{Addresses, described};
@@ -22,7 +23,7 @@ use crate::adapter::start_thread;
 pub(super) struct Answers {
     display: Arc<Display>,
     forms: Answering<Forms>,
-    urls: Answering<Consent>,
+    urls: Answering<OpenUrlResult>,
     /// `true` to open accepted URLs in the browser.
     opens: bool,
     addresses: Arc<Addresses>,
@@ -68,8 +69,8 @@ impl Answers {
     ) -> Self {
         let person = stdin().is_terminal() && stderr().is_terminal();
         let consent = match forms {
-            Some(Forms::Accept) => Some(Consent::Accept),
-            Some(Forms::Decline) => Some(Consent::Decline),
+            Some(Forms::Accept) => Some(OpenUrlResult::Accept),
+            Some(Forms::Decline) => Some(OpenUrlResult::Decline),
             // `--answer` fills in forms, and gives no consent to open a URL.
             Some(Forms::Content(_)) | None => None,
         };
@@ -149,13 +150,13 @@ impl Client for Answers {
         capabilities
     }
 
-    fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
         match &self.samples {
             Answering::Unavailable => {
                 Box::pin(async { Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "sampling is not available")) })
             }
             Answering::With(Samples::Reply(text)) => {
-                let reply = Sampled::new(text.clone(), "sample-reply");
+                let reply = SampleResult::new(text.clone(), "sample-reply");
                 Box::pin(async { Ok(reply) })
             }
             Answering::With(Samples::Command(command)) => {
@@ -166,7 +167,7 @@ impl Client for Answers {
                 Box::pin(async move {
                     let _permit = permit;
                     match reply.await {
-                        Ok(text) => Ok(Sampled::new(text, "sample-cmd")),
+                        Ok(text) => Ok(SampleResult::new(text, "sample-cmd")),
                         Err(why) => Err(RpcError::internal(format!("the command that answers for the model failed: {why}"))),
                     }
                 })
@@ -175,7 +176,7 @@ impl Client for Answers {
                 let reply = self.ask(move |person| person.reply(&sample.prompt));
                 Box::pin(async move {
                     match reply.await.flatten() {
-                        Some(text) => Ok(Sampled::new(text, "a person")),
+                        Some(text) => Ok(SampleResult::new(text, "a person")),
                         None => Err(RpcError::fixed(RpcError::USER_REJECTED, "the user would not answer for a model")),
                     }
                 })
@@ -183,14 +184,14 @@ impl Client for Answers {
         }
     }
 
-    fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
         let answer = match &self.forms {
             Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "elicitation is not available")),
-            Answering::With(Forms::Decline) => Ok(Elicited::Decline),
+            Answering::With(Forms::Decline) => Ok(ElicitResult::Decline),
             // A confirmation has no field that `--answer` could fill in, so it is accepted as with `--accept`.
-            Answering::With(Forms::Content(content)) if !form.is_confirmation() => Ok(Elicited::Accept(content.clone())),
+            Answering::With(Forms::Content(content)) if !form.is_confirmation() => Ok(ElicitResult::Accept(content.clone())),
             Answering::With(Forms::Content(_) | Forms::Accept) => match form.defaults() {
-                Ok(content) => Ok(Elicited::Accept(content)),
+                Ok(content) => Ok(ElicitResult::Accept(content)),
                 Err(NoDefault { field, .. }) => {
                     let why = format!("--accept has nothing to put into the field {field}; --answer can fill it");
                     self.display.print(&format!("call: {why}"));
@@ -199,19 +200,19 @@ impl Client for Answers {
             },
             Answering::Person => {
                 let answer = self.ask(move |person| person.fill(&form));
-                return Box::pin(async move { Ok(answer.await.unwrap_or(Elicited::Cancel)) });
+                return Box::pin(async move { Ok(answer.await.unwrap_or(ElicitResult::Cancel)) });
             }
         };
         Box::pin(async { answer })
     }
 
-    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
+    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<OpenUrlResult, RpcError>> {
         let addresses = Arc::clone(&self.addresses);
         let opens = self.opens;
         let consent = match self.urls {
             Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "opening addresses is not available")),
             Answering::With(consent) => {
-                if consent == Consent::Accept {
+                if consent == OpenUrlResult::Accept {
                     self.display.print(&described("call: the server asks to open an address (--accept): ", &open));
                     addresses.agree(&open, opens);
                 }
@@ -221,8 +222,8 @@ impl Client for Answers {
                 let asked = open.clone();
                 let answer = self.ask(move |person| person.consent(&asked, opens));
                 return Box::pin(async move {
-                    let (consent, opens) = answer.await.unwrap_or((Consent::Cancel, false));
-                    if consent == Consent::Accept {
+                    let (consent, opens) = answer.await.unwrap_or((OpenUrlResult::Cancel, false));
+                    if consent == OpenUrlResult::Accept {
                         addresses.agree(&open, opens);
                     }
                     Ok(consent)
@@ -245,8 +246,8 @@ impl Client for Answers {
         self.display.unreadable(frame);
     }
 
-    fn notice(&self, notice: Notice) {
-        if let Notice::ElicitationComplete { id } = notice {
+    fn notification(&self, notification: Notification) {
+        if let Notification::ElicitationComplete { id } = notification {
             self.addresses.done(&id);
         }
     }

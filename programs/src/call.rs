@@ -769,7 +769,7 @@ mod tests {
 
     #[test]
     fn the_last_update_is_appended_to_an_error() {
-        assert_eq!(last_progress(Some(&Progress::count(3, 20).with_message("step 3/20"))), "; last heard: 3/20 15% step 3/20");
+        assert_eq!(last_progress(Some(&Progress::step(3, 20).with_message("step 3/20"))), "; last heard: 3/20 15% step 3/20");
         assert_eq!(last_progress(None), "");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead, Write};
 
-use protocol_core::{Consent, Elicit, Elicited, Json, OpenUrl};
+use protocol_core::{Elicit, ElicitResult, Json, OpenUrl, OpenUrlResult};
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -18,19 +18,19 @@ pub(super) struct Person<'a> {
 
 impl Person<'_> {
     /// Asks for yes or no, and then for each field of a form. The end of input cancels the form.
-    pub(super) fn fill(&mut self, form: &Elicit) -> io::Result<Elicited> {
+    pub(super) fn fill(&mut self, form: &Elicit) -> io::Result<ElicitResult> {
         let fields = fields(form);
         let question = if fields.is_empty() { "[y/N]" } else { "Fill in the form? [Y/n]" };
         match self.ask(&format!("{} {question} ", shown(&form.message)))?.as_deref() {
-            None => return Ok(Elicited::Cancel),
+            None => return Ok(ElicitResult::Cancel),
             Some("y" | "Y" | "yes") => {}
             Some("") if !fields.is_empty() => {}
-            Some(_) => return Ok(Elicited::Decline),
+            Some(_) => return Ok(ElicitResult::Decline),
         }
         let mut content = Map::new();
         for field in fields {
             loop {
-                let Some(typed) = self.ask(&field.question())? else { return Ok(Elicited::Cancel) };
+                let Some(typed) = self.ask(&field.question())? else { return Ok(ElicitResult::Cancel) };
                 match field.read(&typed) {
                     Ok(Some(value)) => content.insert(field.name.clone(), value),
                     Ok(None) => None,
@@ -42,13 +42,13 @@ impl Person<'_> {
                 break;
             }
         }
-        Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
+        Ok(Json::encode(&content).map_or(ElicitResult::Cancel, ElicitResult::Accept))
     }
 
     /// Asks if the person agrees to open a URL. If `opens` is `true`, a URL that the person agrees to is opened here, in a browser;
     /// otherwise the person may ask for this. A URL for another program than a browser ([`can_open`]) is never opened here. Returns the
-    /// decision, and `true` if the URL is to be opened here. At the end of input the decision is [`Consent::Cancel`].
-    pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
+    /// decision, and `true` if the URL is to be opened here. At the end of input the decision is [`OpenUrlResult::Cancel`].
+    pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(OpenUrlResult, bool)> {
         writeln!(self.output, "{}", described("The server asks you to open an address: ", open))?;
         let question = match can_open(open) {
             true if opens => "Agree, and open it here? [y/N] ",
@@ -56,10 +56,10 @@ impl Person<'_> {
             false => "Agree? [y: I open it myself, N] ",
         };
         Ok(match self.ask(question)?.as_deref() {
-            None => (Consent::Cancel, false),
-            Some("y" | "Y" | "yes") => (Consent::Accept, opens && can_open(open)),
-            Some("o" | "O") if can_open(open) => (Consent::Accept, true),
-            Some(_) => (Consent::Decline, false),
+            None => (OpenUrlResult::Cancel, false),
+            Some("y" | "Y" | "yes") => (OpenUrlResult::Accept, opens && can_open(open)),
+            Some("o" | "O") if can_open(open) => (OpenUrlResult::Accept, true),
+            Some(_) => (OpenUrlResult::Decline, false),
         })
     }
 
@@ -249,7 +249,7 @@ mod tests {
         Elicit::new("Well?", Json::parse(schema.to_owned()).unwrap())
     }
 
-    fn answer(form: &Elicit, typed: &str) -> (Elicited, String) {
+    fn answer(form: &Elicit, typed: &str) -> (ElicitResult, String) {
         let mut shown_text = Vec::new();
         let answer = Person { output: &mut shown_text, input: &mut typed.as_bytes() }.fill(form).unwrap();
         (answer, String::from_utf8(shown_text).unwrap())
@@ -260,10 +260,10 @@ mod tests {
     #[test]
     fn only_a_yes_confirms() {
         let question = form(r#"{"type":"object","properties":{}}"#);
-        assert_eq!(answer(&question, "y\n").0, Elicited::Accept(Json::empty_object()));
-        assert_eq!(answer(&question, "n\n").0, Elicited::Decline);
-        assert_eq!(answer(&question, "\n").0, Elicited::Decline);
-        assert_eq!(answer(&question, "").0, Elicited::Cancel);
+        assert_eq!(answer(&question, "y\n").0, ElicitResult::Accept(Json::empty_object()));
+        assert_eq!(answer(&question, "n\n").0, ElicitResult::Decline);
+        assert_eq!(answer(&question, "\n").0, ElicitResult::Decline);
+        assert_eq!(answer(&question, "").0, ElicitResult::Cancel);
     }
 
     #[test]
@@ -277,15 +277,15 @@ mod tests {
             decided
         };
         let https = "https://a.example/";
-        assert_eq!(decide(https, false, "y\n"), (Consent::Accept, false));
-        assert_eq!(decide(https, false, "o\n"), (Consent::Accept, true));
-        assert_eq!(decide(https, true, "y\n"), (Consent::Accept, true));
+        assert_eq!(decide(https, false, "y\n"), (OpenUrlResult::Accept, false));
+        assert_eq!(decide(https, false, "o\n"), (OpenUrlResult::Accept, true));
+        assert_eq!(decide(https, true, "y\n"), (OpenUrlResult::Accept, true));
         for opens in [true, false] {
-            assert_eq!(decide(https, opens, "\n"), (Consent::Decline, false));
-            assert_eq!(decide(https, opens, "n\n"), (Consent::Decline, false));
-            assert_eq!(decide(https, opens, ""), (Consent::Cancel, false));
-            assert_eq!(decide("vscode://a.b/", opens, "y\n"), (Consent::Accept, false));
-            assert_eq!(decide("vscode://a.b/", opens, "o\n"), (Consent::Decline, false));
+            assert_eq!(decide(https, opens, "\n"), (OpenUrlResult::Decline, false));
+            assert_eq!(decide(https, opens, "n\n"), (OpenUrlResult::Decline, false));
+            assert_eq!(decide(https, opens, ""), (OpenUrlResult::Cancel, false));
+            assert_eq!(decide("vscode://a.b/", opens, "y\n"), (OpenUrlResult::Accept, false));
+            assert_eq!(decide("vscode://a.b/", opens, "o\n"), (OpenUrlResult::Decline, false));
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
                 "colour":{"type":"string","enum":["red","blue"]},"rest":{"type":"string"}}}"#,
         );
         let (answer, shown_text) = answer(&form, "y\n\nx\nJo\nold\n7\n\ngreen\nblue\n\n");
-        let Elicited::Accept(content) = answer else { panic!("{answer:?}") };
+        let ElicitResult::Accept(content) = answer else { panic!("{answer:?}") };
         assert_eq!(content.as_str(), r#"{"age":7,"colour":"blue","fast":true,"name":"Jo"}"#);
         for complaint in ["this one is needed", "at least 2 characters", "a whole number, please", "one of red, blue"] {
             assert!(shown_text.contains(complaint), "{shown_text}");
@@ -308,8 +308,8 @@ mod tests {
 
     #[test]
     fn a_form_may_be_declined_or_cancelled() {
-        assert_eq!(answer(&form(NEW_NAME), "n\n").0, Elicited::Decline);
-        assert_eq!(answer(&form(NEW_NAME), "y\n").0, Elicited::Cancel);
+        assert_eq!(answer(&form(NEW_NAME), "n\n").0, ElicitResult::Decline);
+        assert_eq!(answer(&form(NEW_NAME), "y\n").0, ElicitResult::Cancel);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::boxed;
 use ::smol::Executor;
 use ::smol::stream::StreamExt;
 use adapter_smol::{
-    Clock, Error, Exit, HttpServerAddress, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect_on,
-    http_connect_on, serve_as_on, serve_on,
+    Error, Exit, HttpServerAddress, Instance, SmolRuntime, TcpListener, TesseronListener, TesseronOptions, TesseronTransport,
+    connect_on, http_connect_on, serve_as_on, serve_on,
 };
 use async_signal::{Signal, Signals};
 use endpoint::{BoxFuture, Client, Runtime, Service, TimedRuntime};
@@ -45,18 +45,18 @@ impl Adapter for Smol {
         value
     }
 
-    type Sockets = Clock;
+    type Sockets = SmolRuntime;
 
-    fn sockets(&self) -> Clock {
-        Clock::start_on(&self.0)
+    fn sockets(&self) -> SmolRuntime {
+        SmolRuntime::start_on(&self.0)
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
-        Arc::new(Clock::start_on(&self.0))
+        Arc::new(SmolRuntime::start_on(&self.0))
     }
 
     fn timed_runtime(&self) -> Arc<dyn TimedRuntime> {
-        Arc::new(Clock::start_on(&self.0))
+        Arc::new(SmolRuntime::start_on(&self.0))
     }
 
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {

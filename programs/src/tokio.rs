@@ -12,8 +12,8 @@ use crate::run::Signals;
 use ::tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use ::tokio::runtime::Builder;
 use adapter_tokio::{
-    Clock, Error, Exit, HttpServerAddress, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect,
-    http_connect, serve, serve_as,
+    Error, Exit, HttpServerAddress, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, TokioRuntime,
+    connect, http_connect, serve, serve_as,
 };
 use endpoint::{BoxFuture, Client, Runtime, Service, TimedRuntime};
 use http_service::{ConnectionLimits, HttpListener, HttpService};
@@ -42,18 +42,18 @@ impl Adapter for Tokio {
         value
     }
 
-    type Sockets = Clock;
+    type Sockets = TokioRuntime;
 
-    fn sockets(&self) -> Clock {
-        Clock::start()
+    fn sockets(&self) -> TokioRuntime {
+        TokioRuntime::start()
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
-        Arc::new(Clock::start())
+        Arc::new(TokioRuntime::start())
     }
 
     fn timed_runtime(&self) -> Arc<dyn TimedRuntime> {
-        Arc::new(Clock::start())
+        Arc::new(TokioRuntime::start())
     }
 
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {

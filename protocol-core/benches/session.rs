@@ -190,7 +190,7 @@ fn round_trip(criterion: &mut Criterion) {
         carry(&mut client, &mut server);
         let Some(Event::Request { id, .. }) = server.poll_event() else { panic!("a request") };
         for step in 1..=updates {
-            server.progress(id, Progress::count(step, updates), Instant::ZERO).unwrap();
+            server.progress(id, Progress::step(step, updates), Instant::ZERO).unwrap();
         }
         server.respond(id, Reply::Tool(output.clone()), Instant::ZERO).unwrap();
         carry(&mut server, &mut client);

@@ -246,7 +246,7 @@ fn session(kind: Kind, era: Era, count: u64) {
             let id = requests(&mut server, era)[0];
             let words = Text::from_static("a step of many");
             for step in 1..=count {
-                server.progress(id, Progress::count(step, 100_000).with_message(words.clone()), now).unwrap();
+                server.progress(id, Progress::step(step, 100_000).with_message(words.clone()), now).unwrap();
                 black_box(server.poll_transmit().unwrap());
             }
         }

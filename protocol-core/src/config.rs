@@ -25,8 +25,8 @@ pub struct Config {
     /// child process, and its output ends before it has answered that request, start the process once more, with [`mcp::Era::Legacy`].
     /// Ignored on Tesseron.
     pub era: mcp::Era,
-    /// `true` if a client subscribes to notices that a list of the server has changed (MCP 2026-07-28, Subscriptions). Used only without a
-    /// handshake: after a handshake a server sends these notices without a subscription. Default: `true`.
+    /// `true` if a client subscribes to notifications that a list of the server has changed (MCP 2026-07-28, Subscriptions). Used only
+    /// without a handshake: after a handshake a server sends these notifications without a subscription. Default: `true`.
     pub list_changes: bool,
     /// The time for which a peer may cache a list or a resource that we send, and the permission to share the cached result among callers
     /// (MCP 2026-07-28, Caching). Default: the peer may not cache.
@@ -57,7 +57,7 @@ pub struct Config {
     /// Methods outside the protocol whose requests become events ([`crate::Request::Custom`]). A request for any other unknown method is
     /// answered with [`crate::RpcError::METHOD_NOT_FOUND`]. Listing a method of the protocol has no effect. Default: none.
     pub custom_methods: Vec<String>,
-    /// Notifications outside the protocol that become events ([`crate::Notice::Custom`]). Any other unknown notification is ignored.
+    /// Notifications outside the protocol that become events ([`crate::Notification::Custom`]). Any other unknown notification is ignored.
     /// Default: none.
     pub custom_notifications: Vec<String>,
     /// The id of our first request, from 1 to 2^52; a number outside of this range is clamped. So all ids stay below 2^53, up to which

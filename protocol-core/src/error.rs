@@ -122,8 +122,8 @@ pub struct Unreadable {
     pub rule: Violation,
     /// The offset of the fault in the frame, in bytes; 0 if the rule is neither [`Violation::NotJson`] nor [`Violation::TooDeep`].
     pub position: usize,
-    /// At most 80 bytes of the frame, or of the result in it, around the position, in which control characters and bytes that are not UTF-8 are escaped, with `..`
-    /// at each end where the frame goes on.
+    /// At most 80 bytes of the frame, or of the result in it, around the position, in which control characters and bytes that are not UTF-8
+    /// are escaped, with `..` at each end where the frame goes on.
     pub excerpt: Text,
     /// The likely cause, if the frame has the marks of one.
     pub hint: Option<&'static str>,
@@ -222,9 +222,10 @@ violations! {
     /// Progress whose token is no number, or a number above all that this session has used; or progress for a call that asked for none or
     /// whose request was not polled yet. Dropped.
     UnknownProgress = "progress for a call that was never made",
-    /// A notice or an acknowledgement for a subscription that was never made or whose request was not polled yet. Or a notice for the
-    /// subscription that the session has made itself, before its acknowledgement or of a kind that the peer has not agreed to. Dropped.
-    UnknownSubscription = "a notice for a subscription that was not agreed on",
+    /// A notification or an acknowledgement for a subscription that was never made or whose request was not polled yet. Or a notification
+    /// for the subscription that the session has made itself, before its acknowledgement or of a kind that the peer has not agreed to.
+    /// Dropped.
+    UnknownSubscription = "a notification for a subscription that was not agreed on",
     /// Progress that does not increase. Dropped. It becomes an event at most once per call within the length of our rate window
     /// ([`crate::ProgressPolicy::window`]).
     ProgressNotIncreasing = "progress that does not increase",

@@ -20,7 +20,7 @@
 //! * [`Session`] is one end of one channel to one peer. Its documentation groups the methods by purpose, has an example with both ends, and
 //!   lists the guarantees G1 to G16.
 //! * [`Config`] has the [`Protocol`], [`Limits`], [`Timeouts`] and [`ProgressPolicy`] of a session. Sessions can share a configuration.
-//! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`Ask`] and [`Answer`].
+//! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`InputRequest`] and [`InputResponse`].
 //! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at line
 //!   feeds, and joins frames into such a stream.
 //! * [`http`] is MCP over Streamable HTTP: the state machines of both ends, which connect an HTTP library with sessions, and the codecs of
@@ -30,11 +30,10 @@
 //! ```
 //! use protocol_core::{Config, Event, Identity, Instant, Lane, Session};
 //!
-//! let mut server = Session::new(Config::mcp_server(Identity::new("server", "1.0")), Instant::ZERO);
-//! let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-//! server.handle_frame(hello.into(), Lane::CHANNEL, Instant::from_millis(1))?;
-//! let answer = server.poll_transmit().expect("an answer to the handshake");
-//! assert!(answer.frame.starts_with(br#"{"jsonrpc":"2.0","id":1,"result""#));
+//! let mut server = Session::new(Config::mcp_server(Identity::new("server", "1.0")), Instant::ZERO); let hello =
+//! r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+//! server.handle_frame(hello.into(), Lane::CHANNEL, Instant::from_millis(1))?; let answer = server.poll_transmit().expect("an answer to the
+//! handshake"); assert!(answer.frame.starts_with(br#"{"jsonrpc":"2.0","id":1,"result""#));
 //! # Ok::<(), protocol_core::Full>(())
 //! ```
 //!
@@ -83,10 +82,11 @@ mod wire;
 pub use bytes::Bytes;
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, ProgressPolicy, RateWindow, Timeouts};
 pub use dialect::{
-    Answer, Ask, Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Consent, Content, Elicit, Elicited,
-    Identity, InputRound, Level, LogRecord, NoDefault, NotFound, Notice, Op, OpenUrl, Page, PeerInfo, Progress, PromptArgument,
-    PromptInfo, PromptResult, PromptResultMessage, Protocol, Reply, Request, ResourceInfo, ResourceTemplateInfo, Retry, Sample,
-    Sampled, SessionCredentials, SubscriptionFilter, ToolInfo, ToolOutput, ToolResult, mcp, tesseron,
+    Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Content, Elicit, ElicitResult, Identity,
+    InputRequest, InputResponse, InputRound, Level, LogRecord, NoDefault, NotFound, Notification, Op, OpenUrl, OpenUrlResult, Page,
+    PeerInfo, Progress, PromptArgument, PromptInfo, PromptResult, PromptResultMessage, Protocol, Reply, Request, ResourceInfo,
+    ResourceTemplateInfo, Retry, Sample, SampleResult, SessionCredentials, SubscriptionFilter, ToolInfo, ToolOutput, ToolResult,
+    mcp, tesseron,
 };
 pub use error::{MemberFault, RpcError, Unreadable, Violation};
 pub use json::{Json, JsonError, Text};

@@ -10,12 +10,12 @@ pub struct Limits {
     ///
     /// Of longer frames of ours,
     /// * a response to a call or to an input request is replaced by [`crate::RpcError::INTERNAL`];
-    /// * a call, an input request, a round or a notice is refused: the method returns an error;
+    /// * a call, an input request, a round or a notification is refused: the method returns an error;
     /// * a retry is not sent, and its call ends with [`crate::Outcome::Unanswered`];
     /// * progress is sent without message, data and checkpoint, and a cancel without its reason;
     /// * a log record is dropped;
-    /// * the frames of a probe, a handshake or a claim, unsolicited replies, and the acknowledgement and the notices of a subscription are
-    ///   sent as they are.
+    /// * the frames of a probe, a handshake or a claim, unsolicited replies, and the acknowledgement and the notifications of a
+    ///   subscription are sent as they are.
     pub frame_bytes: usize,
     /// The maximum nesting of a frame that arrives. A number above 128 counts as 128. Default: 128.
     pub json_depth: u8,
@@ -44,7 +44,7 @@ pub struct Limits {
     /// The number of unpolled events at which [`crate::Session::wants_input`] turns `false`. The events of one batch, and those of
     /// deadlines and of other methods than [`crate::Session::handle_frame`], may exceed this number. Default: 1024.
     pub events: usize,
-    /// The number of unpolled bytes on one lane at which the session refuses calls, input requests and notices on that lane, merges
+    /// The number of unpolled bytes on one lane at which the session refuses calls, input requests and notifications on that lane, merges
     /// progress and drops log records. Default: 1 MiB.
     pub output_bytes: usize,
     /// The number of unpolled bytes on all lanes together above which the lane with the longest queue is closed

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use sansmcp::Principal;
 use sansmcp::http::{HostOriginLayer, HttpService};
 use sansmcp::prelude::*;
-use sansmcp::tokio::Clock;
+use sansmcp::tokio::TokioRuntime;
 
 /// The caller.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ async fn whoami(context: Context, (): ()) -> Result<String, ToolError> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let service = Service::new(Identity::new("server", "1.0")).tool(Tool::new("whoami", whoami));
-    let mcp = HttpService::new(service.into(), Arc::new(Clock::start()));
+    let mcp = HttpService::new(service.into(), Arc::new(TokioRuntime::start()));
     let router = Router::new().route_service("/mcp", mcp).layer(from_fn(authenticate)).layer(HostOriginLayer::loopback()); // the last layer is the outermost: it refuses pages of other origins before all else
     let listener = tokio::net::TcpListener::bind(&address).await?;
     println!("http://{}/mcp", listener.local_addr()?);

@@ -18,7 +18,7 @@ async fn copy(context: Context, job: Copy) -> Result<(), ToolError> {
         context.sleep(Duration::from_millis(10)).await?; // the work
         partial.succeed(file);
         context.checkpoint(&partial);
-        context.count(partial.done(), total);
+        context.step(partial.done(), total);
     }
     Ok(())
 }

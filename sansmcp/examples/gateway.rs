@@ -3,12 +3,12 @@
 use sansmcp::prelude::*;
 use sansmcp::tesseron::bridge::{BridgeConfig, BridgeEvent};
 use sansmcp::tesseron::net::{Gateway, Home};
-use sansmcp::tokio::Clock;
+use sansmcp::tokio::TokioRuntime;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let home = std::env::args_os().nth(1).map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
-    let gateway = Gateway::new(Clock::start(), BridgeConfig::new(Identity::new("gateway", "1.0"), 0), home)?;
+    let gateway = Gateway::new(TokioRuntime::start(), BridgeConfig::new(Identity::new("gateway", "1.0"), 0), home)?;
     gateway.rescan()?; // apps that run already; a real gateway watches the folder of the manifests
 
     let events = async {

@@ -13,7 +13,7 @@ async fn sort(context: Context, mut list: List) -> Result<List, ToolError> {
     let total = list.numbers.len() as u64;
     for done in 1..=total {
         context.sleep(Duration::from_secs(1)).await?; // the work
-        context.count(done, total);
+        context.step(done, total);
     }
     list.numbers.sort_unstable();
     Ok(list)

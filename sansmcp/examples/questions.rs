@@ -34,7 +34,7 @@ impl Client for Person {
         capabilities
     }
 
-    fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
         let ask = move || {
             print!("{}", form.message);
             std::io::stdout().flush()?;
@@ -43,9 +43,9 @@ impl Client for Person {
         Box::pin(async move {
             let line = tokio::task::spawn_blocking(ask).await.ok().and_then(Result::ok).flatten();
             Ok(match line.as_deref() {
-                None => Elicited::Cancel,
-                Some("") => Elicited::Decline,
-                Some(name) => Elicited::Accept(serde_json::json!({ "name": name }).into()),
+                None => ElicitResult::Cancel,
+                Some("") => ElicitResult::Decline,
+                Some(name) => ElicitResult::Accept(serde_json::json!({ "name": name }).into()),
             })
         })
     }

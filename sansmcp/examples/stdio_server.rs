@@ -20,7 +20,7 @@ async fn count_words(context: Context, Text { text }: Text) -> Result<Words, Too
     for (done, line) in (1..).zip(text.lines()) {
         context.sleep(Duration::from_millis(10)).await?; // the work; ends early if the call is cancelled
         words += line.split_whitespace().count();
-        context.count(done, total);
+        context.step(done, total);
     }
     Ok(Words { words })
 }

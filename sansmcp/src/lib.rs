@@ -32,7 +32,7 @@
 //! async fn resize(context: Context, job: Resize) -> Result<usize, ToolError> {
 //!     for (done, _file) in (1..).zip(&job.files) {
 //!         context.sleep(std::time::Duration::from_secs(1)).await?; // the work; ends early if the call is cancelled
-//!         context.count(done, job.files.len() as u64);
+//!         context.step(done, job.files.len() as u64);
 //!     }
 //!     Ok(job.files.len())
 //! }
@@ -109,8 +109,8 @@
 //!
 //! # Crates that are re-exported
 //!
-//! Types of [`serde`], [`schemars`] and [`serde_json`] are in signatures here, so a program needs the versions that fit. These are re-exported.
-//! A crate that wants no dependency of its own on them names them to the derive macros:
+//! Types of [`serde`], [`schemars`] and [`serde_json`] are in signatures here, so a program needs the versions that fit. These are
+//! re-exported. A crate that wants no dependency of its own on them names them to the derive macros:
 //!
 //! ```
 //! use sansmcp::{schemars, serde};
@@ -131,12 +131,13 @@ pub mod prelude;
 pub use endpoint::*;
 #[doc(inline)]
 pub use protocol_core::{
-    Answer, Ask, Blocks, Bytes, CallTimeouts, Caller, CancelReason, Capabilities, CheckpointError, Close, CloseReason, Config,
-    Consent, Content, DepthInference, DepthPolicy, Elicit, Elicited, ExchangeId, Gone, Identity, InputFailed, Instant, Invalid,
-    Invoke, InvokeError, Json, JsonError, Level, Limits, LogRecord, MemberFault, NoDefault, NotFound, NotLive, Notice, Op, OpenUrl,
-    Outcome, PartialResult, PeerInfo, PendingInput, Progress, ProgressError, ProgressPolicy, PromptArgument, PromptInfo, Protocol,
-    RateWindow, Reported, ResourceInfo, ResourceTemplateInfo, RpcError, Sample, Sampled, SendError, ServeOptions, Stats,
-    SubscriptionFilter, Text, TimeoutKind, Timeouts, ToolInfo, ToolOutput, ToolResult, Violation, mcp,
+    Blocks, Bytes, CallTimeouts, Caller, CancelReason, Capabilities, CheckpointError, Close, CloseReason, Config, Content,
+    DepthInference, DepthPolicy, Elicit, ElicitResult, ExchangeId, Gone, Identity, InputFailed, InputRequest, InputResponse,
+    Instant, Invalid, Invoke, InvokeError, Json, JsonError, Level, Limits, LogRecord, MemberFault, NoDefault, NotFound, NotLive,
+    Notification, Op, OpenUrl, OpenUrlResult, Outcome, PartialResult, PeerInfo, PendingInput, Progress, ProgressError,
+    ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Reported, ResourceInfo, ResourceTemplateInfo, RpcError,
+    Sample, SampleResult, SendError, ServeOptions, Stats, SubscriptionFilter, Text, TimeoutKind, Timeouts, ToolInfo, ToolOutput,
+    ToolResult, Violation, mcp,
 };
 pub use {schemars, serde, serde_json};
 

@@ -24,6 +24,6 @@ pub use endpoint::{
 };
 #[doc(no_inline)]
 pub use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Config, Content, Elicited, Identity, Invoke, Json, Outcome, Progress, RpcError, ToolOutput,
-    ToolResult,
+    CallTimeouts, Close, Config, Content, ElicitResult, Identity, InputRequest, InputResponse, Invoke, Json, Outcome, Progress,
+    RpcError, ToolOutput, ToolResult,
 };

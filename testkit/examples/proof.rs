@@ -69,7 +69,7 @@ fn worlds(until: Clock, first: u64) {
         Happening::Cancel,
         Happening::Progress,
         Happening::Timeout,
-        Happening::Answer,
+        Happening::InputResponse,
         Happening::StatelessRequest,
     ];
     let mut campaign = Campaign::new(&required);
@@ -154,7 +154,7 @@ fn searches(until: Clock) {
         calls: 0,
         changes: 0,
         listens: 0,
-        notices: 0,
+        notifications: 0,
         updates: 0,
         samples: 0,
         cancels: 0,
@@ -178,12 +178,15 @@ fn searches(until: Clock) {
     const STATELESS: [(Ends, Bounds); 8] = [
         (stateless_configs, Bounds { calls: 1, ..EVERYTHING }),
         (choosing_configs, Bounds { calls: 1, samples: 0, opening: true, ..EVERYTHING }),
-        (stateless_configs, Bounds { changes: 3, notices: 1, ..NOTHING }),
-        (listening_configs, Bounds { changes: 1, notices: 1, cancels: 1, closes: [0, 1], ..NOTHING }),
-        (stateless_configs, Bounds { calls: 1, listens: 1, notices: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING }),
-        (choosing_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [1, 0], opening: true, ..NOTHING }),
+        (stateless_configs, Bounds { changes: 3, notifications: 1, ..NOTHING }),
+        (listening_configs, Bounds { changes: 1, notifications: 1, cancels: 1, closes: [0, 1], ..NOTHING }),
+        (
+            stateless_configs,
+            Bounds { calls: 1, listens: 1, notifications: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING },
+        ),
+        (choosing_configs, Bounds { changes: 2, notifications: 1, cancels: 1, deadlines: [1, 0], opening: true, ..NOTHING }),
         (stateless_configs, Bounds { calls: 2, samples: 0, ..EVERYTHING }),
-        (stateless_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [1, 0], closes: [1; 2], ..NOTHING }),
+        (stateless_configs, Bounds { changes: 2, notifications: 1, cancels: 1, deadlines: [1, 0], closes: [1; 2], ..NOTHING }),
     ];
     // One search of each kind in turn, so that a short run has all kinds.
     let with_handshake = HANDSHAKE.map(|bounds| [(configs as Ends, bounds), (tesseron_configs, bounds)]);

@@ -68,11 +68,11 @@ pub enum Fault {
     AsksWithoutHandshake,
     /// A client without a handshake answers a request.
     AnswersWithoutHandshake,
-    /// A notice of a subscription is sent after the result that ends the subscription.
+    /// A notification of a subscription is sent after the result that ends the subscription.
     NoticeAfterResult,
     /// The event of a stateless request names the caller of the request before it.
     MixesCallers,
-    /// A subscription gets a notice of a resource that it did not ask for.
+    /// A subscription gets a notification of a resource that it did not ask for.
     MixesSubscriptions,
     /// A retry has the state of an earlier round.
     RepeatsStates,
@@ -247,7 +247,7 @@ fn answer(request: &str) -> Option<String> {
     Some(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request.get("id")?))
 }
 
-/// A notice of the subscription that is ended by `result`.
+/// A notification of the subscription that is ended by `result`.
 fn notice_after(result: &str) -> Option<String> {
     const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
     let frame: serde_json::Value = serde_json::from_str(result).ok()?;
@@ -362,8 +362,8 @@ impl Subject for Broken {
             out.frame = [&out.frame[..], blanks.as_bytes()].concat().into();
         }
         if self.fault == Fault::NoticeAfterResult {
-            self.frames.extend(notice_after(Self::text(&out.frame)).map(|notice| {
-                let mut transmit = Transmit::new(notice.into());
+            self.frames.extend(notice_after(Self::text(&out.frame)).map(|notification| {
+                let mut transmit = Transmit::new(notification.into());
                 (transmit.route.lane, transmit.route.kind) = (out.route.lane, RouteKind::Within);
                 transmit
             }));

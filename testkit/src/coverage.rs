@@ -37,7 +37,7 @@ pub enum Happening {
     /// An outbound input request was accepted by the session.
     InputRequest,
     /// An outbound input request was answered.
-    Answer,
+    InputResponse,
     /// An outbound input request was refused by the peer.
     Refusal,
     /// An outbound input request timed out, was lost, or had an answer that could not be read.
@@ -75,7 +75,7 @@ impl Happening {
         Self::SentProgress,
         Self::Progress,
         Self::InputRequest,
-        Self::Answer,
+        Self::InputResponse,
         Self::Refusal,
         Self::Unanswered,
         Self::PeerInputRequest,
@@ -104,7 +104,7 @@ impl Happening {
             Self::SentProgress => "no progress was reported",
             Self::Progress => "no progress of the peer was accepted",
             Self::InputRequest => "no input request was made",
-            Self::Answer => "no input request was answered",
+            Self::InputResponse => "no input request was answered",
             Self::Refusal => "no input request was refused",
             Self::Unanswered => "no input request timed out or was lost",
             Self::PeerInputRequest => "the peer made no input request",

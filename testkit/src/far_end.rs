@@ -6,8 +6,8 @@ use bytes::{Buf, Bytes};
 use protocol_core::FrameSink as _;
 use protocol_core::lines::{LineDecoder, LineEncoder};
 use protocol_core::{
-    Answer, Close, Config, Event, Instant, Invoke, Lane, Op, Progress, Protocol, Reply, RpcError, Sampled, Session, ToolOutput,
-    TransportEnd, mcp, tesseron,
+    Close, Config, Event, InputResponse, Instant, Invoke, Lane, Op, Progress, Protocol, Reply, RpcError, SampleResult, Session,
+    ToolOutput, TransportEnd, mcp, tesseron,
 };
 
 use crate::config::{agent, agent_capabilities};
@@ -318,8 +318,8 @@ impl FarEnd {
                 Event::InputRequested { key, .. } => {
                     let answer = match self.rng.below(3) {
                         0 => continue,
-                        1 => Answer::Refused(RpcError::new(RpcError::USER_REJECTED, "no")),
-                        _ => Answer::Sample(Sampled::new("!", "m")),
+                        1 => InputResponse::Refused(RpcError::new(RpcError::USER_REJECTED, "no")),
+                        _ => InputResponse::Sample(SampleResult::new("!", "m")),
                     };
                     let _ = self.session.provide_input(key, answer, now);
                 }

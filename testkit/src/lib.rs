@@ -83,7 +83,7 @@
 //! # }
 //!
 //! let call = |harness: Harness| harness.call_tool("deploy", Json::empty_object());
-//! let confirmed = || Harness::new(deploy()).answer(protocol_core::Answer::Confirm(true));
+//! let confirmed = || Harness::new(deploy()).answer(protocol_core::InputResponse::Confirm(true));
 //! let runs = every_cancel_point(confirmed, call);
 //! assert!(runs.iter().all(|run| run.outcome() == Some(&Outcome::Cancelled)));
 //! every_drop_point(confirmed, call);

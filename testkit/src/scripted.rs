@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use protocol_core::lines::LineDecoder;
 use protocol_core::{
-    Ask, Config, Event, InboundId, InputKey, Instant, Invoke, Json, Lane, Op, OutboundId, Outcome, Progress, Reply, Reported,
-    Session, ToolOutput, TransportEnd, Violation,
+    Config, Event, InboundId, InputKey, InputRequest, Instant, Invoke, Json, Lane, Op, OutboundId, Outcome, Progress, Reply,
+    Reported, Session, ToolOutput, TransportEnd, Violation,
 };
 
 use crate::Watched;
@@ -300,7 +300,7 @@ impl Scripted {
     }
 
     /// Makes an input request, which the session must accept.
-    pub fn ask(&mut self, id: InboundId, ask: Ask) -> InputKey {
+    pub fn ask(&mut self, id: InboundId, ask: InputRequest) -> InputKey {
         self.session.request_input(id, ask, self.now).expect("the input request is accepted")
     }
 

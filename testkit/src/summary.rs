@@ -1,15 +1,15 @@
-//! Ids, notices and input requests in the words in which the judge and the operations of a world name them.
+//! Ids, notifications and input requests in the words in which the judge and the operations of a world name them.
 
-use protocol_core::{Ask, Notice};
+use protocol_core::{InputRequest, Notification};
 
-/// The kind of a notice that is sent to subscriptions, and its method. Both are empty for any other notice.
+/// The kind of a notification that is sent to subscriptions, and its method. Both are empty for any other notification.
 #[must_use]
-pub(crate) fn published(notice: &Notice) -> (String, &'static str) {
-    match notice {
-        Notice::ToolsChanged => ("tools".to_owned(), "notifications/tools/list_changed"),
-        Notice::PromptsChanged => ("prompts".to_owned(), "notifications/prompts/list_changed"),
-        Notice::ResourcesChanged => ("resources".to_owned(), "notifications/resources/list_changed"),
-        Notice::ResourceUpdated { uri } => (uri.to_string(), "notifications/resources/updated"),
+pub(crate) fn published(notification: &Notification) -> (String, &'static str) {
+    match notification {
+        Notification::ToolsChanged => ("tools".to_owned(), "notifications/tools/list_changed"),
+        Notification::PromptsChanged => ("prompts".to_owned(), "notifications/prompts/list_changed"),
+        Notification::ResourcesChanged => ("resources".to_owned(), "notifications/resources/list_changed"),
+        Notification::ResourceUpdated { uri } => (uri.to_string(), "notifications/resources/updated"),
         _ => (String::new(), ""),
     }
 }
@@ -23,11 +23,11 @@ pub(crate) fn number(id: impl std::fmt::Display) -> u64 {
 
 /// The kind of an input request. A confirmation is a form on the wire.
 #[must_use]
-pub(crate) fn ask(ask: &Ask) -> &'static str {
+pub(crate) fn ask(ask: &InputRequest) -> &'static str {
     match ask {
-        Ask::Sample(_) => "sample",
-        Ask::Elicit(_) | Ask::Confirm { .. } => "elicit",
-        Ask::OpenUrl(_) => "open",
+        InputRequest::Sample(_) => "sample",
+        InputRequest::Elicit(_) | InputRequest::Confirm { .. } => "elicit",
+        InputRequest::OpenUrl(_) => "open",
         _ => "roots",
     }
 }

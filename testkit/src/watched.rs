@@ -11,10 +11,11 @@ use protocol_core::drive::Machine;
 use protocol_core::mcp::{Era, Side};
 use protocol_core::tesseron::Welcome;
 use protocol_core::{
-    AlarmId, Answer, Ask, AskError, CallTimeouts, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, FrameSink, Full,
-    Gone, Identity, InboundId, InputKey, InputMode, InputRound, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged,
-    NotLive, Notice, Op, OutboundId, PeerInfo, PendingInput, Progress, ProgressError, Protocol, Received, Reply, Reported,
-    RpcError, SendError, ServeOptions, Session, Stats, SubscriptionFilter, TooManyAlarms, Transmit, TransportEnd, Violation,
+    AlarmId, AskError, CallTimeouts, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, FrameSink, Full, Gone,
+    Identity, InboundId, InputKey, InputMode, InputRequest, InputResponse, InputRound, Instant, Invoke, InvokeError, Json, Lane,
+    LogRecord, Logged, NotLive, Notification, Op, OutboundId, PeerInfo, PendingInput, Progress, ProgressError, Protocol, Received,
+    Reply, Reported, RpcError, SendError, ServeOptions, Session, Stats, SubscriptionFilter, TooManyAlarms, Transmit, TransportEnd,
+    Violation,
 };
 
 use crate::coverage::Coverage;
@@ -269,9 +270,9 @@ impl<S: Subject> Watched<S> {
     /// # Errors
     /// The errors of that method.
     #[track_caller]
-    pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
+    pub fn provide_input(&mut self, key: InputKey, answer: InputResponse, now: Instant) -> Result<(), NotLive> {
         self.ids.peer_input_requests.retain(|(open, _)| *open != key);
-        let is_refusal = matches!(answer, Answer::Refused(_));
+        let is_refusal = matches!(answer, InputResponse::Refused(_));
         let run = |subject: &mut S| subject.session_mut().provide_input(key, answer, now);
         let done = self.call(now, "provide_input", run);
         if done.is_ok() {
@@ -333,7 +334,7 @@ impl<S: Subject> Watched<S> {
     /// # Errors
     /// The errors of that method.
     #[track_caller]
-    pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
+    pub fn request_input(&mut self, id: InboundId, ask: InputRequest, now: Instant) -> Result<InputKey, AskError> {
         let run = |subject: &mut S| subject.session_mut().request_input(id, ask, now);
         let made = self.call(now, "request_input", run);
         if let Ok(key) = &made {
@@ -431,9 +432,9 @@ impl<S: Subject> Watched<S> {
 
     /// [`Session::publish`].
     #[track_caller]
-    pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
-        self.see(&Fact::Published { notice });
-        let run = |subject: &mut S| subject.session_mut().publish(notice, now);
+    pub fn publish(&mut self, notification: &Notification, now: Instant) -> usize {
+        self.see(&Fact::Published { notification });
+        let run = |subject: &mut S| subject.session_mut().publish(notification, now);
         let reached = self.call(now, "publish", run);
         self.after();
         reached
@@ -444,8 +445,8 @@ impl<S: Subject> Watched<S> {
     /// # Errors
     /// The errors of that method.
     #[track_caller]
-    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), SendError> {
-        let run = |subject: &mut S| subject.session_mut().notify(notice, now);
+    pub fn notify(&mut self, notification: Notification, now: Instant) -> Result<(), SendError> {
+        let run = |subject: &mut S| subject.session_mut().notify(notification, now);
         let done = self.call(now, "notify", run);
         self.after();
         done
@@ -825,7 +826,7 @@ impl<S: Subject> Watched<S> {
     ///
     /// # Errors
     /// The errors of that method.
-    pub fn check_round_input(&self, id: InboundId, ask: &Ask) -> Result<u8, AskError> {
+    pub fn check_round_input(&self, id: InboundId, ask: &InputRequest) -> Result<u8, AskError> {
         self.subject.session().check_round_input(id, ask)
     }
 

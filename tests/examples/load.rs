@@ -124,7 +124,7 @@ fn updates(count: u64) {
     let Some(Event::Request { id, .. }) = ends[1].poll_event() else { panic!("a request") };
     measure("progress updates from handler to caller", count, true, |number| {
         let now = Instant::from_micros(number);
-        ends[1].progress(id, Progress::count(number, count), now).expect("it makes sense");
+        ends[1].progress(id, Progress::step(number, count), now).expect("it makes sense");
         carry(&mut ends, 1, now);
         assert!(matches!(ends[0].poll_event(), Some(Event::Progress { .. })));
     });

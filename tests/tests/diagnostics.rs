@@ -14,7 +14,7 @@ use endpoint::testing::{Executor, Pipe, connect, pipe};
 use endpoint::{BoxFuture, Call, Client, Context, Endpoint, InputContext, Peer, Service, Tool, ToolError};
 use protocol_core::{
     Capabilities, Close, Config, Identity, Invoke, Json, Level as LogLevel, LogRecord, Progress, RateWindow, RpcError, Sample,
-    Sampled, Violation,
+    SampleResult, Violation,
 };
 use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
@@ -298,12 +298,12 @@ impl Client for Agent {
         capabilities
     }
 
-    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
         Box::pin(async move {
             let call = asked.call_tool("inner", Json::empty_object()).map_err(|error| RpcError::internal(error.to_string()))?;
             tracing::info!("answering");
             call.await;
-            Ok(Sampled::new("so", "m"))
+            Ok(SampleResult::new("so", "m"))
         })
     }
 }
@@ -354,7 +354,7 @@ fn refused_progress_and_values_are_logged_as_warnings_with_the_reason() {
 fn a_cancel_is_logged_with_its_reason_and_a_result_after_it_as_late() {
     let slow = Tool::new("slow", async |context: Context, (): ()| {
         context.cancelled().await;
-        context.count(1, 2);
+        context.step(1, 2);
         Ok(())
     });
     let world = world(service().tool(slow), ());
@@ -505,7 +505,7 @@ fn a_subscriber_that_reads_the_statistics_of_peers_never_blocks_on_their_lock() 
     // A subscriber that blocks on the lock would wait for ever, so it runs in a thread that the test does not join.
     thread::spawn(move || {
         let outer = Tool::new("outer", async |context: Context, (): ()| {
-            context.count(1, 2);
+            context.step(1, 2);
             context.percent(f64::INFINITY);
             context.log(LogLevel::Error, "x");
             context.checkpoint(&1);
@@ -573,7 +573,7 @@ fn frames_and_bytes_are_counted_in_both_directions() {
     let before = server.session.stats();
     let frame = call_tool(1, true);
     let id = server.frame(&frame).request();
-    server.report(id, Progress::count(1, 2));
+    server.report(id, Progress::step(1, 2));
     server.respond(id);
     let sent: usize = server.sent().iter().map(String::len).sum();
     let after = server.session.stats();
@@ -596,13 +596,13 @@ fn progress_that_is_merged_or_dropped_is_counted() {
     let mut server = Scripted::server(with(server_config(), |config| config.progress.window = RateWindow::new(1, ms(1000))));
     let id = server.receive_call(1);
     for value in [1, 2, 3, 4, 4] {
-        server.report(id, Progress::count(value, 10));
+        server.report(id, Progress::step(value, 10));
     }
     let unobserved = {
         server.frame(&call_tool(2, false));
         server.request()
     };
-    server.report(unobserved, Progress::count(1, 2));
+    server.report(unobserved, Progress::step(1, 2));
     let stats = server.session.stats();
     assert_eq!(
         (stats.progress_out_merged, stats.progress_out_dropped),
@@ -645,7 +645,7 @@ fn open_exchanges_are_counted_on_both_sides() {
 
     let mut server = Scripted::server(server_config());
     let (one, _two) = (server.receive_call(1), server.receive_call(2));
-    server.ask(one, protocol_core::Ask::Roots);
+    server.ask(one, protocol_core::InputRequest::Roots);
     assert_eq!(open(&server), (1, 2));
     server.frame(&cancelled(2));
     assert_eq!((open(&server), server.session.stats().cancelled_calls), ((1, 1), 1), "a cancelled call gets no response");

@@ -11,7 +11,9 @@ use crate::ask_failed::AskFailed;
 use crate::peer::Peer;
 use crate::schema::{Shape, flat};
 use crate::tool_error::ToolError;
-use protocol_core::dialect::{Answer, Ask, Consent, Elicit, Elicited, Notice, OpenUrl, Sample, Sampled};
+use protocol_core::dialect::{
+    Elicit, ElicitResult, InputRequest, InputResponse, Notification, OpenUrl, OpenUrlResult, Sample, SampleResult,
+};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::SendError;
@@ -24,7 +26,7 @@ impl Context {
     ///
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
-    pub fn sample(&self, sample: Sample) -> AskFuture<Result<Sampled, AskFailed>> {
+    pub fn sample(&self, sample: Sample) -> AskFuture<Result<SampleResult, AskFailed>> {
         AskFuture::new(self.served(), Ok(sample.into()), sampled)
     }
 
@@ -63,8 +65,8 @@ impl Context {
     /// # Cancel safety
     /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
     pub fn confirm(&self, message: impl Into<String>) -> AskFuture<bool> {
-        let ask = Ask::Confirm { message: message.into() };
-        AskFuture::new(self.served(), Ok(ask), |answer| matches!(answer, Ok(Answer::Confirm(true))))
+        let ask = InputRequest::Confirm { message: message.into() };
+        AskFuture::new(self.served(), Ok(ask), |answer| matches!(answer, Ok(InputResponse::Confirm(true))))
     }
 
     /// Asks the caller's user to fill in a form (MCP `elicitation/create`). Returns `None` if the user declined or closed the form.
@@ -76,7 +78,7 @@ impl Context {
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoElicitation`], and [`AskFailed::Invalid`] for a form whose schema is not a
     /// flat object of primitive types.
     pub fn elicit(&self, form: Elicit) -> AskFuture<Result<Option<Json>, AskFailed>> {
-        AskFuture::new(self.served(), Ok(Ask::Elicit(form)), elicited)
+        AskFuture::new(self.served(), Ok(InputRequest::Elicit(form)), elicited)
     }
 
     /// Asks the caller's user to fill in a form for a `T`: a struct whose fields are strings, numbers, booleans, choices (enums without
@@ -98,7 +100,7 @@ impl Context {
             Err(why) => return self.unasked(AskFailed::Invalid(why)),
         };
         let form = Elicit::new(message, shape.schema().clone());
-        AskFuture::new(self.served(), Ok(Ask::Elicit(form)), move |answer| {
+        AskFuture::new(self.served(), Ok(InputRequest::Elicit(form)), move |answer| {
             let Some(content) = elicited(answer)? else { return Ok(None) };
             shape.read(&content).map(Some).map_err(AskFailed::Mismatch)
         })
@@ -122,8 +124,8 @@ impl Context {
     /// paying, entering a password. `url` is absolute; see [`OpenUrl::url`]. The input request gets a new id; use [`Context::open_url`] to
     /// choose it.
     ///
-    /// [`Consent::Accept`] means that the user agreed to open the URL. It does not mean that they have signed in or paid there: the server
-    /// has to find that out itself.
+    /// [`OpenUrlResult::Accept`] means that the user agreed to open the URL. It does not mean that they have signed in or paid there: the
+    /// server has to find that out itself.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost. The user may have
@@ -132,7 +134,7 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoUrlElicitation`], and [`AskFailed::Invalid`] for a URL that
     /// [`OpenUrl::check`] refuses.
-    pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> AskFuture<Result<Consent, AskFailed>> {
+    pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> AskFuture<Result<OpenUrlResult, AskFailed>> {
         self.open_url(self.new_url(message, url))
     }
 
@@ -144,9 +146,9 @@ impl Context {
     ///
     /// # Errors
     /// As for [`Context::elicit_url`]; [`AskFailed::Invalid`] also for an empty id.
-    pub fn open_url(&self, open: OpenUrl) -> AskFuture<Result<Consent, AskFailed>> {
+    pub fn open_url(&self, open: OpenUrl) -> AskFuture<Result<OpenUrlResult, AskFailed>> {
         AskFuture::new(self.served(), Ok(open.into()), |answer| match answer? {
-            Answer::OpenUrl(consent) => Ok(consent),
+            InputResponse::OpenUrl(consent) => Ok(consent),
             _ => Err(AskFailed::Mismatch(String::from("it is not an answer to a request to open a URL"))),
         })
     }
@@ -160,7 +162,7 @@ impl Context {
         if self.served().is_stateless() {
             return Err(SendError::Unsupported);
         }
-        Peer::new(Arc::clone(&self.served().shared)).notify(Notice::ElicitationComplete { id: id.into() })
+        Peer::new(Arc::clone(&self.served().shared)).notify(Notification::ElicitationComplete { id: id.into() })
     }
 
     /// Asks the caller for the folders that it works in (MCP `roots/list`): an array of `{uri, name?}`.
@@ -171,8 +173,8 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoRoots`] before anything is sent.
     pub fn roots(&self) -> AskFuture<Result<Json, AskFailed>> {
-        AskFuture::new(self.served(), Ok(Ask::Roots), |answer| match answer? {
-            Answer::Roots(roots) => Ok(roots),
+        AskFuture::new(self.served(), Ok(InputRequest::Roots), |answer| match answer? {
+            InputResponse::Roots(roots) => Ok(roots),
             _ => Err(AskFailed::Mismatch(String::from("it is no list of roots"))),
         })
     }
@@ -203,17 +205,17 @@ impl ToolError {
     }
 }
 
-fn sampled(answer: Result<Answer, AskFailed>) -> Result<Sampled, AskFailed> {
+fn sampled(answer: Result<InputResponse, AskFailed>) -> Result<SampleResult, AskFailed> {
     match answer? {
-        Answer::Sample(sampled) => Ok(sampled),
+        InputResponse::Sample(sampled) => Ok(sampled),
         _ => Err(AskFailed::Mismatch(String::from("it is not an answer to a sampling request"))),
     }
 }
 
-fn elicited(answer: Result<Answer, AskFailed>) -> Result<Option<Json>, AskFailed> {
+fn elicited(answer: Result<InputResponse, AskFailed>) -> Result<Option<Json>, AskFailed> {
     match answer? {
-        Answer::Elicit(Elicited::Accept(content)) => Ok(Some(content)),
-        Answer::Elicit(Elicited::Decline | Elicited::Cancel) => Ok(None),
+        InputResponse::Elicit(ElicitResult::Accept(content)) => Ok(Some(content)),
+        InputResponse::Elicit(ElicitResult::Decline | ElicitResult::Cancel) => Ok(None),
         _ => Err(AskFailed::Mismatch(String::from("it is no answer to a form"))),
     }
 }

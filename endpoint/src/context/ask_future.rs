@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::ask_failed::AskFailed;
 use crate::state::rounds::{AskPlace, Asking, RoundStep, RoundWait, is_in_effect};
 use crate::state::{AlarmWait, AnswerWait, ServedCall};
-use protocol_core::dialect::{Answer, Ask};
+use protocol_core::dialect::{InputRequest, InputResponse};
 use protocol_core::json::{Json, Text};
 
 /// An input request to the caller: a future that resolves to the answer. The input request is sent when the future is first polled.
@@ -37,7 +37,7 @@ type Read<T> = Box<dyn FnOnce(Given) -> (T, Option<Json>) + Send>;
 
 /// The answer to an input request.
 enum Given {
-    Answer(Result<Answer, AskFailed>),
+    InputResponse(Result<InputResponse, AskFailed>),
     /// The part of the answer that the handler has kept in an earlier run.
     Kept(Json),
 }
@@ -45,7 +45,7 @@ enum Given {
 enum Stage {
     New {
         served: Arc<ServedCall>,
-        ask: Ask,
+        ask: InputRequest,
         key: Option<Text>,
         within: Option<Duration>,
         /// `true` if only a part of the answer is recorded in the log.
@@ -63,15 +63,15 @@ enum Stage {
 impl<T> AskFuture<T> {
     pub(super) fn new(
         served: &Arc<ServedCall>,
-        ask: Result<Ask, AskFailed>,
-        read: impl FnOnce(Result<Answer, AskFailed>) -> T + Send + 'static,
+        ask: Result<InputRequest, AskFailed>,
+        read: impl FnOnce(Result<InputResponse, AskFailed>) -> T + Send + 'static,
     ) -> Self {
         let stage = match ask {
             Ok(ask) => Stage::New { served: Arc::clone(served), ask, key: None, within: None, is_kept: false },
             Err(failed) => Stage::Failed(failed),
         };
         let read = move |given| match given {
-            Given::Answer(answer) => (read(answer), None),
+            Given::InputResponse(answer) => (read(answer), None),
             Given::Kept(_) => (read(Err(AskFailed::Mismatch(String::from("only a part of it was kept")))), None),
         };
         Self { stage, read: Some(Box::new(read)), place: None }
@@ -98,7 +98,7 @@ impl<T> AskFuture<T> {
     /// Sends the input request. If the caller is asked in rounds, finds the answer in the log, or adds the input request to the next round.
     fn begin(
         served: &Arc<ServedCall>,
-        ask: Ask,
+        ask: InputRequest,
         key: Option<Text>,
         within: Option<Duration>,
         is_kept: bool,
@@ -108,7 +108,7 @@ impl<T> AskFuture<T> {
         }
         if served.asks_in_rounds() {
             return Ok(match served.ask_in_round(Asking::new(ask, key, within, is_kept))? {
-                RoundStep::Answer(place, answer) => Begun::Answered(place, answer),
+                RoundStep::InputResponse(place, answer) => Begun::Answered(place, answer),
                 RoundStep::Kept(kept) => Begun::Kept(kept),
                 RoundStep::Wait(place, wait) => Begun::InRound(place, wait),
             });
@@ -120,7 +120,7 @@ impl<T> AskFuture<T> {
 
 /// The result of the first poll: the answer from the log, or the wait for an answer.
 enum Begun {
-    Answered(AskPlace, Box<Answer>),
+    Answered(AskPlace, Box<InputResponse>),
     Kept(Json),
     InRound(AskPlace, RoundWait),
     Sent(Stage),
@@ -186,24 +186,24 @@ impl<T> Future for AskFuture<T> {
                         Ok(Begun::InRound(at, wait)) => (this.stage, this.place) = (Stage::InRound(wait), place(at)),
                         Ok(Begun::Answered(at, answer)) => {
                             this.place = place(at);
-                            break Given::Answer(Ok(*answer));
+                            break Given::InputResponse(Ok(*answer));
                         }
                         Ok(Begun::Kept(kept)) => break Given::Kept(kept),
-                        Err(failed) => break Given::Answer(Err(failed)),
+                        Err(failed) => break Given::InputResponse(Err(failed)),
                     }
                 }
-                Stage::Failed(failed) => break Given::Answer(Err(failed.clone())),
+                Stage::Failed(failed) => break Given::InputResponse(Err(failed.clone())),
                 Stage::Sent(wait, alarm) => {
                     if let Poll::Ready(answer) = Pin::new(wait).poll(cx) {
-                        break Given::Answer(answer);
+                        break Given::InputResponse(answer);
                     }
                     match alarm.as_mut().map(|alarm| Pin::new(alarm).poll(cx)) {
-                        Some(Poll::Ready(_)) => break Given::Answer(Err(AskFailed::TimedOut)),
+                        Some(Poll::Ready(_)) => break Given::InputResponse(Err(AskFailed::TimedOut)),
                         Some(Poll::Pending) | None => return Poll::Pending,
                     }
                 }
                 Stage::InRound(wait) => match Pin::new(wait).poll(cx) {
-                    Poll::Ready(failed) => break Given::Answer(Err(failed)),
+                    Poll::Ready(failed) => break Given::InputResponse(Err(failed)),
                     Poll::Pending => return Poll::Pending,
                 },
                 // A future must not be polled after its end. If it is, this future stays pending instead of panicking.

@@ -75,8 +75,8 @@ impl Context {
     }
 
     /// Reports `current` of `total`.
-    pub fn count(&self, current: u64, total: u64) {
-        self.progress(Progress::count(current, total));
+    pub fn step(&self, current: u64, total: u64) {
+        self.progress(Progress::step(current, total));
     }
 
     /// Reports a message without a value, for work whose extent is not known.
@@ -233,17 +233,11 @@ impl Context {
         self.served().caller.meta()
     }
 
-    /// The identity of the calling agent. On MCP it is the client, as it named itself in the handshake or, if there was none, in the
-    /// request. On Tesseron it is the agent for which the gateway acts, as the gateway named it.
-    #[must_use]
-    pub fn agent(&self) -> Identity {
-        self.served().of_peer(|peer| peer.identity.clone())
-    }
-
-    /// The same identity as [`Context::agent`]: on MCP the client is the agent, and on Tesseron the gateway sends no identity of its own.
+    /// The identity of the caller. On MCP it is the client, as it named itself in the handshake or, if there was none, in the request. On
+    /// Tesseron it is the agent for which the gateway acts, as the gateway named it: the gateway sends no identity of its own.
     #[must_use]
     pub fn client(&self) -> Identity {
-        self.agent()
+        self.served().of_peer(|peer| peer.identity.clone())
     }
 
     /// The capabilities that the caller offers now: sampling, elicitation by form and by URL, roots.

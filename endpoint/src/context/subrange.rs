@@ -16,7 +16,7 @@ use protocol_core::json::Text;
 /// ```
 /// # async fn handler(context: endpoint::Context) {
 /// let download = context.subrange(0.0..0.5);
-/// download.count(3, 4); // 37.5 percent
+/// download.step(3, 4); // 37.5 percent
 /// let upload = context.subrange(0.5..1.0);
 /// upload.subrange(0.0..0.5).finish(); // 75 percent
 /// # }
@@ -72,7 +72,7 @@ impl Subrange {
     }
 
     /// Reports `current` of `total` of this part. If `total` is 0, the part is done.
-    pub fn count(&self, current: u64, total: u64) {
+    pub fn step(&self, current: u64, total: u64) {
         self.fraction(ratio(current as f64, total as f64));
     }
 

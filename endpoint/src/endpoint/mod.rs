@@ -19,11 +19,11 @@ use crate::peer::Peer;
 use crate::service::{Service, Start, WatcherGuard};
 use crate::state::diagnose::{self, Note};
 use crate::state::rounds::InRounds;
-use crate::state::{Alarmed, CallOutcome, Counters, InputRequest, Leftover, ServedCall, ServedCallSlot, Shared, State};
+use crate::state::{Alarmed, CallOutcome, Counters, Leftover, ServedCall, ServedCallSlot, ServedInput, Shared, State};
 use engine::{BlockingTask, Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
-use protocol_core::dialect::{Ask, LogRecord, Notice, Reply, Request, tesseron};
+use protocol_core::dialect::{InputRequest, LogRecord, Notification, Reply, Request, tesseron};
 use protocol_core::drive::{FrameIo, LaneMachine, Machine, Timer, TurnOutcome};
 use protocol_core::error::{RpcError, Unreadable};
 use protocol_core::json::Text;
@@ -91,14 +91,14 @@ enum Work {
     Wake(Waker),
     Settle(Leftover),
     Serve(Arc<ServedCall>, Request),
-    Answer(Arc<InputRequest>, Ask),
-    // Boxed, as the notice is, since both are large and rare.
+    InputResponse(Arc<ServedInput>, InputRequest),
+    // Boxed, as the notification is, since both are large and rare.
     Log(Box<LogRecord>),
-    Notice(Box<Notice>),
+    Notification(Box<Notification>),
     Unreadable(Box<Unreadable>),
     Diagnose(Note),
     /// A value to drop outside of the lock, since it may hold a waker.
-    Forget(Arc<InputRequest>),
+    Forget(Arc<ServedInput>),
 }
 
 impl Work {
@@ -375,7 +375,7 @@ impl Endpoint {
                     },
                 }
             }
-            Work::Answer(input_request, ask) => match &self.side {
+            Work::InputResponse(input_request, ask) => match &self.side {
                 Side::Server(_) => input_request.settle(TaskEnd::Dropped),
                 Side::Client(client) => {
                     input_request.span.answer(input_request.key, input_request.parent, &ask, input_request.depth);
@@ -393,9 +393,9 @@ impl Endpoint {
                     self.call_user(|| client.unreadable(&frame));
                 }
             }
-            Work::Notice(notice) => match &self.side {
-                Side::Client(client) => self.call_user(|| client.notice(*notice)),
-                Side::Server(service) => self.call_user(|| service.notified(*notice)),
+            Work::Notification(notification) => match &self.side {
+                Side::Client(client) => self.call_user(|| client.notification(*notification)),
+                Side::Server(service) => self.call_user(|| service.notified(*notification)),
             },
         }
     }
@@ -637,7 +637,7 @@ impl Drop for Endpoint {
         each(work, |piece| match piece {
             // Handlers and answers that have not started will not start.
             Work::Serve(served, ..) => served.settle(TaskEnd::Dropped),
-            Work::Answer(input_request, _) => input_request.settle(TaskEnd::Dropped),
+            Work::InputResponse(input_request, _) => input_request.settle(TaskEnd::Dropped),
             piece => self.run(piece),
         });
     }
@@ -683,9 +683,9 @@ impl State {
                 add(work, leftover.map(Work::Settle));
             }
             Event::InputRequested { key, parent, ask, depth } => {
-                let input_request = Arc::new(InputRequest::new(Arc::clone(shared), key, parent, depth));
+                let input_request = Arc::new(ServedInput::new(Arc::clone(shared), key, parent, depth));
                 self.input_requests.insert(key, Arc::clone(&input_request));
-                work.push_back(Work::Answer(input_request, ask));
+                work.push_back(Work::InputResponse(input_request, ask));
             }
             Event::InputGone { key } => {
                 if let Some(input_request) = self.input_requests.end(&key, |input_request| Arc::clone(input_request)) {
@@ -710,7 +710,7 @@ impl State {
                 }
             }
             Event::Log(record) => work.push_back(Work::Log(Box::new(record))),
-            Event::Notice(notice) => work.push_back(Work::Notice(Box::new(notice))),
+            Event::Notification(notification) => work.push_back(Work::Notification(Box::new(notification))),
             Event::Closed(reason) => {
                 add(work, Note::closed(reason).map(Work::Diagnose));
                 self.close(reason, grace_ends(), work);

@@ -23,7 +23,8 @@ use crate::state::{CallError, CallSlot, Counters, ListFailed, Shared, State};
 use engine::VerbEffects;
 use protocol_core::dialect::mcp::Era;
 use protocol_core::dialect::{
-    Capabilities, Identity, Level, LogRecord, Notice, Page, PeerInfo, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo,
+    Capabilities, Identity, Level, LogRecord, Notification, Page, PeerInfo, PromptInfo, ResourceInfo, ResourceTemplateInfo,
+    ToolInfo,
 };
 use protocol_core::error::RpcError;
 use protocol_core::json::write::write_value;
@@ -199,9 +200,9 @@ impl Peer {
     ///
     /// # Errors
     /// [`SendError`]: nothing was sent.
-    pub fn notify(&self, notice: Notice) -> Result<(), SendError> {
+    pub fn notify(&self, notification: Notification) -> Result<(), SendError> {
         self.shared.verb(|state, now, effects| {
-            let sent = state.session.notify(notice, now);
+            let sent = state.session.notify(notification, now);
             if sent.is_ok() {
                 effects.output();
             }
@@ -210,16 +211,16 @@ impl Peer {
     }
 
     /// Notifies each subscription of the resource `uri` of a change, on Tesseron with the new value. Returns the number of notified
-    /// subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the notice to a
-    /// subscription of MCP 2026-07-28 waits for room.
+    /// subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the notification to
+    /// a subscription of MCP 2026-07-28 waits for room.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, effects| {
             let subscribed = state.subscriptions.to(uri).into_iter();
             let notified = subscribed.filter_map(|(subscription, uri)| {
-                state.session.notify(Notice::ResourceValue { subscription, uri, value: value.clone() }, now).ok()
+                state.session.notify(Notification::ResourceValue { subscription, uri, value: value.clone() }, now).ok()
             });
             let notified = notified.count();
-            let notified = notified.saturating_add(state.session.publish(&Notice::ResourceUpdated { uri: uri.into() }, now));
+            let notified = notified.saturating_add(state.session.publish(&Notification::ResourceUpdated { uri: uri.into() }, now));
             if notified > 0 {
                 effects.output();
             }
@@ -345,9 +346,9 @@ impl Peer {
         self.call(Invoke::read_resource(uri))
     }
 
-    /// Subscribes to a resource: [`Client::notice`](crate::Client::notice) receives its changes from now on. Where requests are stateless,
-    /// the peer may end the subscription before the connection ends
-    /// ([`Notice::SubscriptionEnded`](protocol_core::Notice::SubscriptionEnded)).
+    /// Subscribes to a resource: [`Client::notification`](crate::Client::notification) receives its changes from now on. Where requests are
+    /// stateless, the peer may end the subscription before the connection ends
+    /// ([`Notification::SubscriptionEnded`](protocol_core::Notification::SubscriptionEnded)).
     ///
     /// # Cancel safety
     /// Not cancel safe: the request is cancelled, but the peer may have made the subscription already.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 
 use super::{Prompt, Resource, ResourceTemplate, SchemaRefused, Tool};
 use crate::state::{ListKind, Shared};
-use protocol_core::dialect::{Notice, tesseron};
+use protocol_core::dialect::{Notification, tesseron};
 use protocol_core::json::Json;
 
 /// Adds and removes the tools, prompts and resources of a [`Service`](crate::Service) while it is served. Cloneable.
@@ -99,15 +99,15 @@ pub(crate) enum Audience {
 }
 
 impl Audience {
-    /// The notice that `list` changed; `None` if the protocol has no such list: Tesseron has no prompts.
-    fn notice(self, list: ListKind, entries: &Entries) -> Option<Notice> {
+    /// The notification that `list` changed; `None` if the protocol has no such list: Tesseron has no prompts.
+    fn notification(self, list: ListKind, entries: &Entries) -> Option<Notification> {
         match (self, list) {
-            (Self::Client, ListKind::Tools) => Some(Notice::ToolsChanged),
-            (Self::Client, ListKind::Prompts) => Some(Notice::PromptsChanged),
-            (Self::Client, ListKind::Resources) => Some(Notice::ResourcesChanged),
-            (Self::Gateway { timeout }, ListKind::Tools) => Some(Notice::Actions(Json::array(entries.actions(timeout)))),
+            (Self::Client, ListKind::Tools) => Some(Notification::ToolsChanged),
+            (Self::Client, ListKind::Prompts) => Some(Notification::PromptsChanged),
+            (Self::Client, ListKind::Resources) => Some(Notification::ResourcesChanged),
+            (Self::Gateway { timeout }, ListKind::Tools) => Some(Notification::Actions(Json::array(entries.actions(timeout)))),
             (Self::Gateway { .. }, ListKind::Prompts) => None,
-            (Self::Gateway { .. }, ListKind::Resources) => Some(Notice::Resources(Json::array(entries.manifest_resources()))),
+            (Self::Gateway { .. }, ListKind::Resources) => Some(Notification::Resources(Json::array(entries.manifest_resources()))),
         }
     }
 }
@@ -255,11 +255,11 @@ impl Catalog {
 
     fn notify(&self, session: &Shared, audience: Audience, list: ListKind) {
         let entries = self.entries();
-        let (number, notice) = (entries.changes, audience.notice(list, &entries));
+        let (number, notification) = (entries.changes, audience.notification(list, &entries));
         drop(entries);
-        if let Some(notice) = notice {
+        if let Some(notification) = notification {
             session.verb(|state, _, effects| {
-                state.list_changes.put(list, number, notice);
+                state.list_changes.put(list, number, notification);
                 effects.output();
             });
         }

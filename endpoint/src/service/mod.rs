@@ -28,8 +28,8 @@ use engine::BoxFuture;
 use engine::{Runtime, Task};
 use protocol_core::config::Config;
 use protocol_core::dialect::{
-    CallTool, Custom, GetPrompt, Identity, List, NotFound, Notice, Page, Protocol, Reply, Request, Subscribe, SubscriptionFilter,
-    Unsubscribe, tesseron,
+    CallTool, Custom, GetPrompt, Identity, List, NotFound, Notification, Page, Protocol, Reply, Request, Subscribe,
+    SubscriptionFilter, Unsubscribe, tesseron,
 };
 use protocol_core::error::RpcError;
 use protocol_core::http::header::ParamHeaders;
@@ -70,8 +70,8 @@ pub struct Service {
 type NotificationHandler = Box<dyn Fn(Option<Json>) + Send + Sync>;
 type Method = Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
 
-/// A tool or prompt was refused for the schema of its arguments: they are not an object, no client could use the schema, or it has a keyword
-/// that cannot be checked.
+/// A tool or prompt was refused for the schema of its arguments: they are not an object, no client could use the schema, or it has a
+/// keyword that cannot be checked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("arguments of `{name}`: {reason}")]
 #[non_exhaustive]
@@ -298,8 +298,8 @@ impl Service {
     }
 
     /// Calls the handler of a notification, if there is one.
-    pub(crate) fn notified(&self, notice: Notice) {
-        if let Notice::Custom { method, params } = notice
+    pub(crate) fn notified(&self, notification: Notification) {
+        if let Notification::Custom { method, params } = notification
             && let Some(handler) = self.notifications.get(&*method)
         {
             handler(params);

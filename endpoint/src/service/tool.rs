@@ -31,13 +31,13 @@ use protocol_core::session::ServeOptions;
 /// `isError` (on Tesseron the error -32004) that names up to five wrong fields with their errors, so that the model can try again. Missing
 /// arguments and `null` are read as `{}`. A struct with named fields accepts no other members; `()` accepts none at all.
 ///
-/// Arguments are an object, so their type is a struct with named fields, a map, `()`, an enum all of whose variants are read from objects, or
-/// an `Option` of these, which is `None` if the arguments are missing, or empty although there is a required one. A tool with any other
+/// Arguments are an object, so their type is a struct with named fields, a map, `()`, an enum all of whose variants are read from objects,
+/// or an `Option` of these, which is `None` if the arguments are missing, or empty although there is a required one. A tool with any other
 /// type, such as a number, a list, a tuple or an enum of names, is refused when it is registered: make the type a field of a struct.
 ///
-/// Without the feature `validate` the keywords of schemas that are derived are checked: types, required and unknown members, choices (`enum`,
-/// `anyOf`, `oneOf`, `not`), ranges of numbers, lengths of lists and strings, unique elements, and integers as keys. A tool whose schema has
-/// another keyword, such as `pattern`, is refused when it is registered ([`Service::try_tool`]).
+/// Without the feature `validate` the keywords of schemas that are derived are checked: types, required and unknown members, choices
+/// (`enum`, `anyOf`, `oneOf`, `not`), ranges of numbers, lengths of lists and strings, unique elements, and integers as keys. A tool whose
+/// schema has another keyword, such as `pattern`, is refused when it is registered ([`Service::try_tool`]).
 ///
 /// [`Service::try_tool`]: crate::Service::try_tool
 ///
@@ -134,7 +134,7 @@ impl Tool {
     /// other value as text. The text is left out if the result would exceed the frame limit with it.
     ///
     /// The schemas of `A` and `R` are made once in a process and used for all tools with these types, so a [`JsonSchema`] must not depend
-    /// on anything that changes. For a schema that is known only at run time, use [`Tool::raw`].
+    /// on anything that changes. For a schema that is known only at run time, use [`Tool::from_schema`].
     pub fn new<A, R, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -148,7 +148,7 @@ impl Tool {
     }
 
     /// A tool with typed arguments whose handler builds its [`ToolOutput`] itself: several blocks of content, or no structured content.
-    pub fn with_output<A, F, Fut>(name: impl Into<String>, handler: F) -> Self
+    pub fn with_content<A, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         F: Fn(Context, A) -> Fut + Send + Sync + 'static,
@@ -186,7 +186,7 @@ impl Tool {
     /// use protocol_core::{Json, ToolOutput};
     ///
     /// let schema = Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}"#)?;
-    /// let weather = Tool::raw("weather", schema, async |_: Context, arguments: Json| {
+    /// let weather = Tool::from_schema("weather", schema, async |_: Context, arguments: Json| {
     ///     let city = arguments.member("city").and_then(|city| city.as_text()).unwrap_or_default();
     ///     Ok(ToolOutput::text(format!("It rains in {}", &*city)))
     /// })?;
@@ -199,7 +199,7 @@ impl Tool {
     /// official TypeScript client refuses a whole list with such a schema), or has an `x-mcp-header` that is not allowed. Its subschemas
     /// are validated only with the feature `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool
     /// is registered ([`Service::try_tool`](crate::Service::try_tool)).
-    pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaRefused>
+    pub fn from_schema<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaRefused>
     where
         F: Fn(Context, Json) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
@@ -458,5 +458,5 @@ fn invalid(errors: &str) -> Reply {
     let mut error = RpcError::new(tesseron::code::INPUT_VALIDATION, format!("invalid arguments: {errors}"));
     error.data = Json::encode(&[Issue { message: errors }]).ok().map(Box::new);
     // The error is sent on Tesseron. MCP gets a result with its message.
-    Reply::Tool(ToolOutput::fault(error))
+    Reply::Tool(ToolOutput::rpc_error(error))
 }

@@ -39,7 +39,7 @@ mod on {
 
     use crate::ask_failed::cancel_reason;
     use crate::state::ServedCall;
-    use protocol_core::dialect::{Ask, Caller, Op, Reply, Request};
+    use protocol_core::dialect::{Caller, InputRequest, Op, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::session::{
         CancelReason, CloseReason, InboundId, InputKey, Invoke, NotLive, OutboundId, Outcome, ProgressError,
@@ -73,14 +73,14 @@ mod on {
         }
 
         /// Opens the span of an inbound input request.
-        pub(crate) fn answer(&self, key: InputKey, parent: Option<OutboundId>, ask: &Ask, depth: u8) {
+        pub(crate) fn answer(&self, key: InputKey, parent: Option<OutboundId>, ask: &InputRequest, depth: u8) {
             self.open(|| {
                 let ask = match ask {
-                    Ask::Sample(_) => "sample",
-                    Ask::Elicit(_) => "elicit",
-                    Ask::OpenUrl(_) => "open_url",
-                    Ask::Confirm { .. } => "confirm",
-                    Ask::Roots => "roots",
+                    InputRequest::Sample(_) => "sample",
+                    InputRequest::Elicit(_) => "elicit",
+                    InputRequest::OpenUrl(_) => "open_url",
+                    InputRequest::Confirm { .. } => "confirm",
+                    InputRequest::Roots => "roots",
                     _ => "other",
                 };
                 info_span!(target: TARGET, "input_request", id = %key, parent = parent.map(display), ask, depth)
@@ -281,7 +281,7 @@ mod off {
     use std::sync::Arc;
 
     use crate::state::ServedCall;
-    use protocol_core::dialect::{Ask, Caller, Reply, Request};
+    use protocol_core::dialect::{Caller, InputRequest, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::session::{
         CancelReason, CloseReason, InboundId, InputKey, Invoke, NotLive, OutboundId, Outcome, ProgressError,
@@ -294,7 +294,7 @@ mod off {
 
     impl Span {
         pub(crate) fn serve(&self, _: InboundId, _: &Request, _: u8, _: &Caller) {}
-        pub(crate) fn answer(&self, _: InputKey, _: Option<OutboundId>, _: &Ask, _: u8) {}
+        pub(crate) fn answer(&self, _: InputKey, _: Option<OutboundId>, _: &InputRequest, _: u8) {}
         pub(crate) fn call(_: &Invoke) -> Self {
             Self(())
         }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::Shared;
 use super::diagnose::{self, Span};
 use engine::{AbortHandle, TaskEnd, TaskOwner};
-use protocol_core::dialect::Answer;
+use protocol_core::dialect::InputResponse;
 use protocol_core::error::RpcError;
 use protocol_core::session::{InputKey, OutboundId};
 
 /// An input request of the peer that is to be answered by the [`Client`](crate::Client).
-pub(crate) struct InputRequest {
+pub(crate) struct ServedInput {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: InputKey,
     /// The outbound call that the input request belongs to; `None` if no call was in flight.
@@ -22,14 +22,14 @@ pub(crate) struct InputRequest {
     abort: AbortHandle,
 }
 
-impl InputRequest {
+impl ServedInput {
     pub(crate) fn new(shared: Arc<Shared>, key: InputKey, parent: Option<OutboundId>, depth: u8) -> Self {
         Self { shared, key, parent, depth, span: Span::default(), abort: AbortHandle::default() }
     }
 }
 
-impl TaskOwner for InputRequest {
-    type Output = Answer;
+impl TaskOwner for ServedInput {
+    type Output = InputResponse;
 
     fn abort_handle(&self) -> &AbortHandle {
         &self.abort
@@ -43,12 +43,14 @@ impl TaskOwner for InputRequest {
         diagnose::panicked(&self.span, panic);
     }
 
-    fn settle(&self, end: TaskEnd<Answer>) {
+    fn settle(&self, end: TaskEnd<InputResponse>) {
         let panicked = matches!(end, TaskEnd::Panicked);
         let answer = match end {
             TaskEnd::Value(answer) => answer,
-            TaskEnd::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
-            TaskEnd::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer was dropped")),
+            TaskEnd::Panicked => InputResponse::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
+            TaskEnd::Dropped => {
+                InputResponse::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer was dropped"))
+            }
         };
         let removed = self.shared.verb(|state, now, effects| {
             if panicked {

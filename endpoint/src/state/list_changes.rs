@@ -1,9 +1,9 @@
-//! The notices that lists of a service have changed, until they are sent.
+//! The notifications that lists of a service have changed, until they are sent.
 //!
-//! A change stores its notice here and wakes the driver, which sends the notice in its next turn. So several changes in quick succession
-//! are announced once, and a notice for which the queue has no room is sent later.
+//! A change stores its notification here and wakes the driver, which sends the notification in its next turn. So several changes in quick
+//! succession are announced once, and a notification for which the queue has no room is sent later.
 
-use protocol_core::dialect::Notice;
+use protocol_core::dialect::Notification;
 use protocol_core::session::{SendError, Session};
 use protocol_core::time::Instant;
 
@@ -15,28 +15,28 @@ pub(crate) enum ListKind {
     Resources,
 }
 
-/// The notices that are to be sent, at most one for each list.
+/// The notifications that are to be sent, at most one for each list.
 #[derive(Debug, Default)]
 pub(crate) struct ListChanges {
     lists: [ListChange; 3],
-    /// `true` if a list may have a pending notice. In most turns it is `false`, and the lists are not looked at.
+    /// `true` if a list may have a pending notification. In most turns it is `false`, and the lists are not looked at.
     has_pending: bool,
 }
 
 #[derive(Debug, Default)]
 struct ListChange {
-    /// The number of the newest change for which a notice was stored. If two threads store their notices in the wrong order, the notice
-    /// of the older change is dropped.
+    /// The number of the newest change for which a notification was stored. If two threads store their notifications in the wrong order,
+    /// the notification of the older change is dropped.
     newest: u64,
-    pending: Option<Notice>,
-    /// `true` if the pending notice was sent to subscriptions.
+    pending: Option<Notification>,
+    /// `true` if the pending notification was sent to subscriptions.
     is_published: bool,
 }
 
 impl ListChanges {
-    /// Stores the notice that a list changed, in place of the notice of an earlier change. `number` is the number of the change, counted
-    /// over all lists of the service.
-    pub(crate) fn put(&mut self, list: ListKind, number: u64, notice: Notice) {
+    /// Stores the notification that a list changed, in place of the notification of an earlier change. `number` is the number of the
+    /// change, counted over all lists of the service.
+    pub(crate) fn put(&mut self, list: ListKind, number: u64, notification: Notification) {
         let [tools, prompts, resources] = &mut self.lists;
         let change = match list {
             ListKind::Tools => tools,
@@ -44,25 +44,25 @@ impl ListChanges {
             ListKind::Resources => resources,
         };
         if change.newest < number {
-            *change = ListChange { newest: number, pending: Some(notice), is_published: false };
+            *change = ListChange { newest: number, pending: Some(notification), is_published: false };
             self.has_pending = true;
         }
     }
 
-    /// Sends the notices. Returns `true` if one has to wait for room in the queue.
+    /// Sends the notifications. Returns `true` if one has to wait for room in the queue.
     pub(crate) fn send(&mut self, session: &mut Session, now: Instant) -> bool {
         if !self.has_pending {
             return false;
         }
         let mut waits_for_room = false;
         for change in &mut self.lists {
-            let Some(notice) = &change.pending else { continue };
+            let Some(notification) = &change.pending else { continue };
             if !core::mem::replace(&mut change.is_published, true) {
-                session.publish(notice, now);
+                session.publish(notification, now);
             }
-            match session.notify(notice.clone(), now) {
+            match session.notify(notification.clone(), now) {
                 Err(SendError::Full) => waits_for_room = true,
-                // The notice is sent once the handshake is complete.
+                // The notification is sent once the handshake is complete.
                 Err(SendError::NotReady) => {}
                 Ok(()) | Err(_) => change.pending = None,
             }
@@ -77,16 +77,16 @@ mod tests {
     use super::*;
     use protocol_core::json::Json;
 
-    /// Two threads add a tool each, and store their notices in the opposite order.
+    /// Two threads add a tool each, and store their notifications in the opposite order.
     #[test]
     fn the_notice_of_the_later_change_of_a_list_is_kept() {
-        let list = |names: &str| Notice::Actions(Json::parse(String::from(names)).unwrap());
+        let list = |names: &str| Notification::Actions(Json::parse(String::from(names)).unwrap());
         let mut changes = ListChanges::default();
         changes.put(ListKind::Tools, 2, list("[1,2]"));
         changes.put(ListKind::Tools, 1, list("[1]"));
-        changes.put(ListKind::Resources, 1, Notice::ResourcesChanged);
+        changes.put(ListKind::Resources, 1, Notification::ResourcesChanged);
         let [tools, prompts, resources] = &changes.lists;
         assert_eq!((&tools.pending, &prompts.pending), (&Some(list("[1,2]")), &None));
-        assert_eq!(resources.pending, Some(Notice::ResourcesChanged));
+        assert_eq!(resources.pending, Some(Notification::ResourcesChanged));
     }
 }

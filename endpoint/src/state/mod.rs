@@ -1,6 +1,6 @@
 //! The state of an endpoint under its one lock.
 //!
-//! Also here: the values that the handles of an inbound call or of an inbound input request share ([`ServedCall`], [`InputRequest`]), with
+//! Also here: the values that the handles of an inbound call or of an inbound input request share ([`ServedCall`], [`ServedInput`]), with
 //! the verbs that change the state for them; the outcomes of calls ([`CallOutcome`]); and the records for `tracing` ([`diagnose`]).
 
 mod alarms;
@@ -17,7 +17,7 @@ mod subscriptions;
 pub(crate) use alarms::Alarmed;
 pub use call_outcome::{CallError, CallOutcome, ListFailed};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
-pub(crate) use input_request::InputRequest;
+pub(crate) use input_request::ServedInput;
 pub(crate) use list_changes::ListKind;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
@@ -64,7 +64,7 @@ pub(crate) struct State {
     pub(crate) changed_peer: Option<Box<PeerInfo>>,
     pub(crate) calls: Table<OutboundId, CallSlot>,
     pub(crate) served_calls: Table<InboundId, ServedCallSlot>,
-    pub(crate) input_requests: Table<InputKey, Arc<InputRequest>>,
+    pub(crate) input_requests: Table<InputKey, Arc<ServedInput>>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) list_changes: ListChanges,
     pub(crate) alarms: Alarms,
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Sends the notices of changed lists. Returns `true` if one has to wait for room in the queue.
+    /// Sends the notifications of changed lists. Returns `true` if one has to wait for room in the queue.
     pub(crate) fn send_list_changes(&mut self, now: Instant) -> bool {
         self.list_changes.send(&mut self.session, now)
     }

@@ -16,7 +16,9 @@ use super::{Shared, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, TaskEnd, TaskOwner, park};
-use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, PeerInfo, Progress, Reply, SubscriptionFilter};
+use protocol_core::dialect::{
+    Caller, Capabilities, InputRequest, InputResponse, LogRecord, PeerInfo, Progress, Reply, SubscriptionFilter,
+};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
@@ -252,7 +254,7 @@ impl ServedCall {
     }
 
     /// Sends an input request to the caller, and returns the future of its answer.
-    pub(crate) fn ask(self: &Arc<Self>, ask: Ask) -> Result<AnswerWait, AskFailed> {
+    pub(crate) fn ask(self: &Arc<Self>, ask: InputRequest) -> Result<AnswerWait, AskFailed> {
         let asked = self.shared.verb(|state, now, effects| {
             let unsupported = match state.session.input_mode(self.id) {
                 Ok(InputMode::Rounds) => AskFailed::Invalid(String::from(NO_SEAL)),
@@ -416,7 +418,7 @@ pub(crate) struct AnswerWait {
 }
 
 impl Future for AnswerWait {
-    type Output = Result<Answer, AskFailed>;
+    type Output = Result<InputResponse, AskFailed>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let mut waker = Some(cx.waker().clone());

@@ -19,7 +19,7 @@ use super::ServedCall;
 use super::alarms::{AlarmKey, Alarms};
 use super::rounds::RoundLog;
 use engine::{TaskOwner as _, Waiters, park, wake_all};
-use protocol_core::dialect::Answer;
+use protocol_core::dialect::InputResponse;
 use protocol_core::session::{CancelReason, InputFailed, InputKey};
 
 /// The slot of an inbound call whose handler has not ended.
@@ -80,8 +80,8 @@ impl ServedCallSlot {
         (!matches!(before, Stage::Abandoned)).then(|| Leftover::waker(self.served.abort_handle().abort()))
     }
 
-    /// The handler has ended, and the slot is removed. Tasks that still wait for an answer or for the end of an effect are woken; tasks that
-    /// wait for the cancellation are not.
+    /// The handler has ended, and the slot is removed. Tasks that still wait for an answer or for the end of an effect are woken; tasks
+    /// that wait for the cancellation are not.
     pub(super) fn end(&mut self, alarms: &mut Alarms) -> Leftover {
         if let Stage::InGrace(alarm) = self.stage {
             let _ = alarms.clear(alarm);
@@ -117,7 +117,7 @@ impl ServedCallSlot {
     }
 
     /// An answer has arrived. No effect if the handler no longer waits for it.
-    pub(crate) fn answered(&mut self, key: InputKey, answer: Result<Answer, InputFailed>) -> Leftover {
+    pub(crate) fn answered(&mut self, key: InputKey, answer: Result<InputResponse, InputFailed>) -> Leftover {
         let Some((inputs, at)) = self.input(key) else { return Leftover::Nothing };
         inputs.get_mut(at).map_or(Leftover::Nothing, |(_, input)| {
             input.answer = Some(answer);
@@ -126,7 +126,11 @@ impl ServedCallSlot {
     }
 
     /// Takes the answer to an input request. If there is none yet, keeps `waker` (see [`park`]). `None` if there will be none.
-    pub(super) fn poll_answer(&mut self, key: InputKey, waker: &mut Option<Waker>) -> Poll<Option<Result<Answer, InputFailed>>> {
+    pub(super) fn poll_answer(
+        &mut self,
+        key: InputKey,
+        waker: &mut Option<Waker>,
+    ) -> Poll<Option<Result<InputResponse, InputFailed>>> {
         let is_cancelled = self.served.is_cancelled();
         let Some((inputs, at)) = self.input(key) else { return Poll::Ready(None) };
         let Some((_, input)) = inputs.get_mut(at) else { return Poll::Ready(None) };
@@ -223,7 +227,7 @@ impl Drop for Waits {
 /// An input request that a handler has made.
 #[derive(Debug, Default)]
 struct InputSlot {
-    answer: Option<Result<Answer, InputFailed>>,
+    answer: Option<Result<InputResponse, InputFailed>>,
     waker: Option<Waker>,
 }
 

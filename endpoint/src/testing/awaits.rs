@@ -69,7 +69,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use protocol_core::{Answer, Identity, Json, Outcome};
+    use protocol_core::{Identity, InputResponse, Json, Outcome};
 
     use super::*;
     use crate::{Context, Service, Tool, ToolError};
@@ -102,7 +102,7 @@ mod tests {
                 Ok::<_, ToolError>(is_sure)
             }
         });
-        Harness::new(service(tool)).answer(Answer::Confirm(true))
+        Harness::new(service(tool)).answer(InputResponse::Confirm(true))
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::testing::Executor;
 use crate::testing::pipe::{Pipe, drive, pipe};
 use protocol_core::Lane;
 use protocol_core::config::{CallTimeouts, Config};
-use protocol_core::dialect::{Answer, Ask, Identity, LogRecord, Op, Progress};
+use protocol_core::dialect::{Identity, InputRequest, InputResponse, LogRecord, Op, Progress};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{Event, Invoke, InvokeError, OutboundId, Outcome, Session};
@@ -32,7 +32,7 @@ pub struct Harness {
     config: Config,
     /// `true` if the caller asks for progress.
     observed: bool,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<InputResponse>,
     answer: Option<Box<Answerer>>,
     cancel: Option<Trigger>,
     disconnect: Option<Trigger>,
@@ -52,7 +52,7 @@ pub(super) enum Interruption {
 /// The maximum number of polls of tasks, the driver's included, without a change of the time. The harness panics if a run needs more.
 const MAX_POLLS: usize = 100_000;
 
-type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
+type Answerer = dyn FnMut(&InputRequest) -> Option<InputResponse>;
 
 /// The moment at which the caller cancels the call or disconnects.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ pub struct Run {
     /// The log records that the caller received, in order.
     pub logs: Vec<(Duration, LogRecord)>,
     /// The input requests that the caller received, in order.
-    pub asks: Vec<(Duration, Ask)>,
+    pub asks: Vec<(Duration, InputRequest)>,
     /// The checkpoints that the handler stored, in order.
     pub checkpoints: Vec<(Duration, Json)>,
     /// The counters of the server's endpoint.
@@ -129,7 +129,7 @@ impl Harness {
     /// Adds the answer to the next input request that has none yet. An input request without a planned answer gets an error, unless
     /// [`Harness::answer_with`] has set a closure.
     #[must_use]
-    pub fn answer(mut self, answer: Answer) -> Self {
+    pub fn answer(mut self, answer: InputResponse) -> Self {
         self.answers.push_back(answer);
         self
     }
@@ -137,7 +137,7 @@ impl Harness {
     /// Sets a closure that answers input requests, after all answers of [`Harness::answer`] are used. If it returns `None`, the input
     /// request stays open.
     #[must_use]
-    pub fn answer_with(mut self, answer: impl FnMut(&Ask) -> Option<Answer> + 'static) -> Self {
+    pub fn answer_with(mut self, answer: impl FnMut(&InputRequest) -> Option<InputResponse> + 'static) -> Self {
         self.answer = Some(Box::new(answer));
         self
     }
@@ -254,7 +254,7 @@ struct ActiveRun {
     pipe: Pipe,
     id: OutboundId,
     start: Instant,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<InputResponse>,
     answer: Option<Box<Answerer>>,
     cancel: Option<Trigger>,
     disconnect: Option<Trigger>,
@@ -388,7 +388,7 @@ impl ActiveRun {
                 let answer = match (self.answers.pop_front(), &mut self.answer) {
                     (Some(answer), _) => Some(answer),
                     (None, Some(decide)) => decide(&ask),
-                    (None, None) => Some(Answer::Refused(RpcError::fixed(RpcError::USER_REJECTED, "no answer was planned"))),
+                    (None, None) => Some(InputResponse::Refused(RpcError::fixed(RpcError::USER_REJECTED, "no answer was planned"))),
                 };
                 self.run.asks.push((at, ask));
                 if let Some(answer) = answer {

@@ -11,7 +11,7 @@
 //!
 //! let nap = Tool::new("nap", async |context: Context, ()| {
 //!     for step in 1..=3 {
-//!         context.count(step, 3);
+//!         context.step(step, 3);
 //!         context.sleep(Duration::from_secs(60)).await?;
 //!     }
 //!     Ok::<_, ToolError>("rested")

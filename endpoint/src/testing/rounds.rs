@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::executor::Executor;
 use crate::{Endpoint, SealKeys, Service};
 use protocol_core::config::{CallTimeouts, Config};
-use protocol_core::dialect::{Answer, Ask, Identity};
+use protocol_core::dialect::{Identity, InputRequest, InputResponse};
 use protocol_core::drive::Machine as _;
 use protocol_core::json::Json;
 use protocol_core::mcp::Era;
@@ -46,17 +46,22 @@ pub struct Rounds {
 /// ```
 /// use endpoint::testing::every_round;
 /// use endpoint::{Context, Service, Tool, ToolError};
-/// use protocol_core::{Answer, Elicited, Identity, Json};
+/// use protocol_core::{InputResponse, ElicitResult, Identity, Json};
 ///
 /// let delete = || Service::new(Identity::new("files", "1")).tool(Tool::new("delete", async |context: Context, ()| {
 ///     let sure = context.confirm("Delete?").await && context.confirm("Sure?").await;
 ///     Ok::<_, ToolError>(if sure { "deleted" } else { "kept" })
 /// }));
-/// let agree = |_: &_| Answer::Elicit(Elicited::Accept(Json::empty_object()));
+/// let agree = |_: &_| InputResponse::Elicit(ElicitResult::Accept(Json::empty_object()));
 /// assert_eq!(every_round(delete, "delete", &Json::empty_object(), agree).rounds, 2);
 /// ```
 #[track_caller]
-pub fn every_round(service: impl Fn() -> Service, name: &str, arguments: &Json, mut answer: impl FnMut(&Ask) -> Answer) -> Rounds {
+pub fn every_round(
+    service: impl Fn() -> Service,
+    name: &str,
+    arguments: &Json,
+    mut answer: impl FnMut(&InputRequest) -> InputResponse,
+) -> Rounds {
     let keys = SealKeys::new([0x5e; 32]);
     let service = || service().seal_keys(keys.clone());
     let call = || Invoke::call_tool(name, arguments.clone());
@@ -190,7 +195,7 @@ impl<'a, S: Fn() -> Service> Pair<'a, S> {
     }
 
     /// Makes the call, and returns its outcome; `None` if it does not end.
-    fn run(&mut self, call: Invoke, answer: &mut impl FnMut(&Ask) -> Answer) -> Option<Outcome> {
+    fn run(&mut self, call: Invoke, answer: &mut impl FnMut(&InputRequest) -> InputResponse) -> Option<Outcome> {
         let mut call = Some(call);
         for _ in 0..MAX_STEPS {
             let mut moved = self.carry(call.is_none());

@@ -7,7 +7,7 @@ use crate::testing::{Executor, connect};
 use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, InputContext, Runtime, Tool, ToolError};
 use protocol_core::Protocol;
 use protocol_core::config::Config;
-use protocol_core::dialect::{Answer, Ask, Capabilities, Consent, Identity, Notice, OpenUrl, mcp};
+use protocol_core::dialect::{Capabilities, Identity, InputRequest, InputResponse, Notification, OpenUrl, OpenUrlResult, mcp};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::SendError;
@@ -27,10 +27,14 @@ fn opens() -> Tool {
 #[test]
 fn the_handler_gets_each_decision_and_a_url_has_a_random_id_unless_one_is_chosen() {
     let run = || {
-        let harness = harness(opens()).answer(Answer::OpenUrl(Consent::Accept)).answer(Answer::OpenUrl(Consent::Cancel));
+        let harness = harness(opens())
+            .answer(InputResponse::OpenUrl(OpenUrlResult::Accept))
+            .answer(InputResponse::OpenUrl(OpenUrlResult::Cancel));
         let run = harness.call_tool("opens", Json::empty_object());
         assert_eq!(run.text(), "accept cancel");
-        let [(_, Ask::OpenUrl(first)), (_, Ask::OpenUrl(second))] = &run.asks[..] else { panic!("{:?}", run.asks) };
+        let [(_, InputRequest::OpenUrl(first)), (_, InputRequest::OpenUrl(second))] = &run.asks[..] else {
+            panic!("{:?}", run.asks)
+        };
         assert_eq!((&*first.message, &*first.url, &*second.id), ("Sign in?", URL, "mine"));
         first.id.clone()
     };
@@ -141,13 +145,13 @@ impl Client for AcceptsUrls {
         elicitation_by_url()
     }
 
-    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
+    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<OpenUrlResult, RpcError>> {
         self.0.lock().unwrap().urls.push(open);
-        Box::pin(async { Ok(Consent::Accept) })
+        Box::pin(async { Ok(OpenUrlResult::Accept) })
     }
 
-    fn notice(&self, notice: Notice) {
-        if let Notice::ElicitationComplete { id } = notice {
+    fn notification(&self, notification: Notification) {
+        if let Notification::ElicitationComplete { id } = notification {
             self.0.lock().unwrap().complete.push(id.to_string());
         }
     }
@@ -182,7 +186,7 @@ fn a_client_is_notified_that_an_elicitation_is_complete_even_after_the_call() {
     while executor.run_until_stalled() {}
     let seen = seen.lock().unwrap();
     assert_eq!((seen.urls.len(), &seen.complete[..]), (1, &["e-0".to_owned(), "e-1".to_owned()][..]));
-    assert_eq!(peer.notify(Notice::ElicitationComplete { id: "e-1".into() }), Err(SendError::WrongEnd));
+    assert_eq!(peer.notify(Notification::ElicitationComplete { id: "e-1".into() }), Err(SendError::WrongEnd));
 }
 
 #[test]

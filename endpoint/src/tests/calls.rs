@@ -13,7 +13,7 @@ use super::{json as text, ms, service, value};
 use crate::testing::{Executor, connect};
 use crate::{BoxFuture, Call, CallError, Client, Context, Endpoint, Peer, Service, Tool};
 use protocol_core::config::{CallTimeouts, Config, RateWindow};
-use protocol_core::dialect::{Identity, Level, LogRecord, Notice, Op};
+use protocol_core::dialect::{Identity, Level, LogRecord, Notification, Op};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{Close, CloseReason, Invoke, Outcome, SendError, TimeoutKind};
@@ -51,7 +51,7 @@ fn counter(ends: &Arc<Mutex<Vec<&'static str>>>) -> Tool {
         let ends = Arc::clone(&ends);
         async move {
             for step in 1..=5 {
-                context.count(step, 5);
+                context.step(step, 5);
                 if context.sleep(ms(1000)).await.is_err() {
                     ends.lock().unwrap().push("told");
                     return Ok(());
@@ -145,7 +145,7 @@ fn a_call_yields_all_its_progress_and_then_its_outcome() {
 #[test]
 fn progress_that_arrives_with_the_result_is_yielded_before_the_result() {
     let burst = Tool::new("burst", async |context: Context, (): ()| {
-        (1..=100).for_each(|step| context.count(step, 100));
+        (1..=100).for_each(|step| context.step(step, 100));
         Ok(())
     })
     .rate_window(RateWindow::UNLIMITED);
@@ -397,8 +397,8 @@ fn logs_and_notices_reach_the_client_in_order() {
             self.0.lock().unwrap().push(format!("{} {}", record.level, record.data));
             assert!(record.data.as_str() != "\"panic\"", "a client that panics stops nothing");
         }
-        fn notice(&self, notice: Notice) {
-            self.0.lock().unwrap().push(format!("{notice:?}"));
+        fn notification(&self, notification: Notification) {
+            self.0.lock().unwrap().push(format!("{notification:?}"));
         }
     }
     let client = Arc::new(RecordingClient::default());
@@ -408,7 +408,7 @@ fn logs_and_notices_reach_the_client_in_order() {
     for data in ["\"one\"", "\"panic\"", "\"two\""] {
         pair.server.log(LogRecord::new(Level::Warning, Json::parse(data).unwrap()));
     }
-    let custom = Notice::Custom { method: "notifications/x/y".into(), params: None };
+    let custom = Notification::Custom { method: "notifications/x/y".into(), params: None };
     pair.server.notify(custom).unwrap();
     pair.executor.run_until_stalled();
     let recorded = client.0.lock().unwrap().clone();
@@ -474,7 +474,7 @@ fn custom_methods_are_served_by_services_and_by_clients() {
     let answered = value(&exchange(&pair.server, "acme/ask", json!({"b": 2})).unwrap());
     assert_eq!((&answered["method"], &answered["given"]["b"]), (&json!("acme/ask"), &json!(2)));
     for method in ["acme/news", "acme/other"] {
-        pair.client.notify(Notice::Custom { method: method.into(), params: Some(text(json!({"n": 1}))) }).unwrap();
+        pair.client.notify(Notification::Custom { method: method.into(), params: Some(text(json!({"n": 1}))) }).unwrap();
     }
     assert!(exchange(&pair.client, "acme/do", json!({})).is_ok());
     assert_eq!(*received.lock().unwrap(), [Some(json!({"n": 1}))]);

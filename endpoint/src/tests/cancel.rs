@@ -44,7 +44,7 @@ fn a_cancelled_handler_gets_the_reason_and_its_cleanup_is_awaited() {
             assert!(context.is_cancelled() && handle.is_cancelled());
             assert_eq!(handle.reason().as_ref(), Some(&why));
             assert_eq!(handle.cancelled().await, why);
-            assert_eq!(context.try_progress(protocol_core::Progress::count(1, 2)), Err(ProgressError::NotLive));
+            assert_eq!(context.try_progress(protocol_core::Progress::step(1, 2)), Err(ProgressError::NotLive));
             saw.lock().unwrap().push(why);
             // The cleanup is pending twice.
             let mut polls_left = 3;
@@ -128,7 +128,7 @@ fn sleep_ends_early_when_the_call_is_cancelled() {
 fn a_cancel_after_some_updates_reaches_the_handler() {
     let tool = Tool::new("counts", async |context: Context, (): ()| {
         for step in 1..=100 {
-            context.count(step, 100);
+            context.step(step, 100);
             context.sleep(ms(500)).await?;
         }
         Ok(())
@@ -228,7 +228,7 @@ fn a_limit_of_zero_still_polls_the_future_once() {
 fn a_context_that_outlives_its_handler_has_no_effect() {
     let (saw, look) = seen();
     let tool = Tool::new("leaks", move |context: Context, (): ()| {
-        context.count(1, 3);
+        context.step(1, 3);
         context.log(Level::Error, "heard");
         context.checkpoint(&json!({"done": 1}));
         saw.lock().unwrap().push(context);
@@ -244,7 +244,7 @@ fn a_context_that_outlives_its_handler_has_no_effect() {
     assert_eq!(peer.checkpoints().len(), 1);
     let context = look.lock().unwrap().pop().unwrap();
     assert!(!context.is_cancelled());
-    assert_eq!(context.try_progress(protocol_core::Progress::count(2, 3)), Err(ProgressError::NotLive));
+    assert_eq!(context.try_progress(protocol_core::Progress::step(2, 3)), Err(ProgressError::NotLive));
     context.log(Level::Error, "nobody hears it");
     assert_eq!(context.try_checkpoint(&json!({"done": 2})), Err(CheckpointError::NotLive));
     assert_eq!((turn(&mut server, &[]), peer.checkpoints().len()), (0, 1));
@@ -313,7 +313,7 @@ fn a_call_keeps_no_state_of_earlier_calls() {
     let leaked = leaked.lock().unwrap().pop().unwrap();
     assert!(leaked.is_observed());
     assert_eq!(
-        leaked.try_progress(protocol_core::Progress::count(1, 2)),
+        leaked.try_progress(protocol_core::Progress::step(1, 2)),
         Err(ProgressError::NotLive),
         "the call of the leaked context is over, and the context does not act on the call that waits"
     );

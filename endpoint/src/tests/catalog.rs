@@ -12,7 +12,7 @@ use crate::{
     Catalog, Client, Context, Endpoint, Prompt, PromptOutput, Resource, ResourceContents, ResourceTemplate, Service, Tool,
 };
 use protocol_core::config::Config;
-use protocol_core::dialect::Notice;
+use protocol_core::dialect::Notification;
 use protocol_core::dialect::tesseron::{App, AppId};
 use protocol_core::drive::Machine as _;
 use protocol_core::json::Json;
@@ -180,9 +180,9 @@ fn a_change_before_the_handshake_is_announced_after_the_handshake() {
 fn a_change_while_the_outbox_is_full_is_announced_when_there_is_room() {
     let (mut served, _) = Served::configured(service(), |config| config.limits.output_bytes = 512).welcomed();
     let peer = served.endpoint.peer();
-    let notice = || Notice::Custom { method: "x/filler".into(), params: None };
+    let notification = || Notification::Custom { method: "x/filler".into(), params: None };
     let mut fillers = 0;
-    while peer.notify(notice()).is_ok() {
+    while peer.notify(notification()).is_ok() {
         fillers += 1;
     }
     served.catalog.add_tool(tool("late")).unwrap();
@@ -245,7 +245,7 @@ fn a_drop_and_an_inline_handler_may_change_the_catalog() {
     assert_eq!(served.sent_methods(), [TOOLS]);
     assert_eq!(served.names("tools", "name"), ["grow", "held"], "the tool that was replaced has removed another");
     served.request("tools/call", json!({"name": "grow"}));
-    assert_eq!(served.sent().len(), 2, "an answer, and a notice");
+    assert_eq!(served.sent().len(), 2, "an answer, and a notification");
     assert_eq!(served.names("tools", "name"), ["grow", "grown", "held"]);
 }
 
@@ -262,11 +262,11 @@ fn a_page_after_the_end_of_a_list_that_became_shorter_is_empty() {
     assert_eq!(served.exchange("tools/list", json!({"cursor": "tools:3"}))["error"]["code"], -32602, "no page begins there");
 }
 
-struct RecordingClient(Mutex<Vec<Notice>>);
+struct RecordingClient(Mutex<Vec<Notification>>);
 
 impl Client for RecordingClient {
-    fn notice(&self, notice: Notice) {
-        self.0.lock().unwrap().push(notice);
+    fn notification(&self, notification: Notification) {
+        self.0.lock().unwrap().push(notification);
     }
 }
 
@@ -279,7 +279,7 @@ fn a_driver_that_waits_is_woken_by_a_change() {
     pair.wait(pair.client.ping()).unwrap();
     catalog.add_tool(tool("second")).unwrap();
     pair.executor.run_until_stalled();
-    assert_eq!(*client.0.lock().unwrap(), [Notice::ToolsChanged]);
+    assert_eq!(*client.0.lock().unwrap(), [Notification::ToolsChanged]);
     assert_eq!(pair.wait(pair.client.list_tools()).unwrap().len(), 2);
 }
 

@@ -11,14 +11,14 @@ use super::{harness, json as text, ms, run, service, value};
 use crate::testing::{Executor, Harness, Pipe, connect, pipe};
 use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, Extensions, InputContext, Service, Tool, ToolError};
 use protocol_core::config::Config;
-use protocol_core::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, Identity, Sample, Sampled};
+use protocol_core::dialect::{Capabilities, Elicit, ElicitResult, Identity, InputRequest, InputResponse, Sample, SampleResult};
 use protocol_core::drive::Machine as _;
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{ExchangeId, Lane, OutboundId, Outcome};
 
-fn sampled(text: &str) -> Answer {
-    Answer::Sample(Sampled::new(text, "model"))
+fn sampled(text: &str) -> InputResponse {
+    InputResponse::Sample(SampleResult::new(text, "model"))
 }
 
 /// A tool that returns the answer to its input request, or the code and the text of the error.
@@ -29,7 +29,7 @@ where
     Fut: Future<Output = Result<T, AskFailed>> + Send + 'static,
 {
     let ask = Arc::new(ask);
-    Tool::with_output("asks", move |context: Context, (): ()| {
+    Tool::with_content("asks", move |context: Context, (): ()| {
         let ask = Arc::clone(&ask);
         async move {
             Ok(protocol_core::ToolOutput::text(match ask(context).await {
@@ -62,7 +62,7 @@ fn the_error_for_an_answer_of_the_wrong_shape_names_the_fault() {
         (json!({"name": 5}), "name must be text"),
         (json!({"name": "x", "age": 5}), r#""age" was not asked for"#),
     ] {
-        let answer = Answer::Elicit(Elicited::Accept(text(content)));
+        let answer = InputResponse::Elicit(ElicitResult::Accept(text(content)));
         assert_eq!(ask(harness(asks()).answer(answer)), format!("-32005 the answer does not fit: {why}"));
     }
 }
@@ -71,7 +71,7 @@ fn the_error_for_an_answer_of_the_wrong_shape_names_the_fault() {
 fn a_handler_gets_the_answer_of_the_model() {
     let run = harness(samples()).answer(sampled("because")).call_tool("asks", Json::empty_object());
     assert_eq!(run.text(), r#""because""#);
-    assert!(matches!(&run.asks[..], [(_, Ask::Sample(sample))] if sample.prompt == "why?"));
+    assert!(matches!(&run.asks[..], [(_, InputRequest::Sample(sample))] if sample.prompt == "why?"));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_missing_capability_is_an_error_before_anything_is_sent() {
 
 #[test]
 fn a_handler_gets_the_code_of_the_error_with_which_its_caller_refused() {
-    let refusal = Answer::Refused(RpcError::new(-1, "rejected by the user"));
+    let refusal = InputResponse::Refused(RpcError::new(-1, "rejected by the user"));
     assert_eq!(ask(harness(samples()).answer(refusal)), "-1 the caller refused: rejected by the user (-1)");
 }
 
@@ -118,17 +118,17 @@ fn a_typed_sample_is_read_from_the_answer_and_checked() {
     let wrong = ask(harness(typed()).answer(sampled(r#"{"name":"Ada","age":-1,"colour":"red"}"#)));
     assert!(wrong.starts_with("-32005 the answer does not fit: /age: "), "{wrong}");
     let run = harness(typed()).answer(sampled(good)).call_tool("asks", Json::empty_object());
-    let (_, Ask::Sample(sample)) = &run.asks[0] else { panic!("{:?}", run.asks) };
+    let (_, InputRequest::Sample(sample)) = &run.asks[0] else { panic!("{:?}", run.asks) };
     assert!(sample.prompt.starts_with("who?") && sample.prompt.contains(r#""colour""#), "no schema: {}", sample.prompt);
 }
 
 #[test]
 fn a_form_is_made_from_the_type_and_its_answer_is_checked() {
     let typed = || asker(async |context: Context| context.elicit_typed::<Form>("who?").await);
-    let accept = |content| Answer::Elicit(Elicited::Accept(text(content)));
+    let accept = |content| InputResponse::Elicit(ElicitResult::Accept(text(content)));
     let run = harness(typed()).answer(accept(json!({"name": "Ada", "colour": "blue"}))).call_tool("asks", Json::empty_object());
     assert_eq!(run.text(), r#"{"name":"Ada","age":null,"colour":"blue"}"#);
-    let (_, Ask::Elicit(form)) = &run.asks[0] else { panic!("{:?}", run.asks) };
+    let (_, InputRequest::Elicit(form)) = &run.asks[0] else { panic!("{:?}", run.asks) };
     assert_eq!(
         value(&form.schema),
         json!({"type": "object", "required": ["name", "colour"], "properties": {
@@ -136,8 +136,8 @@ fn a_form_is_made_from_the_type_and_its_answer_is_checked() {
             "age": {"type": "integer", "minimum": 0, "maximum": 255},
             "colour": {"type": "string", "enum": ["blue", "red"]}}})
     );
-    for without_content in [Elicited::Decline, Elicited::Cancel] {
-        assert_eq!(ask(harness(typed()).answer(Answer::Elicit(without_content))), "null");
+    for without_content in [ElicitResult::Decline, ElicitResult::Cancel] {
+        assert_eq!(ask(harness(typed()).answer(InputResponse::Elicit(without_content))), "null");
     }
     let wrong = ask(harness(typed()).answer(accept(json!({"name": "Ada", "colour": "green"}))));
     assert!(wrong.starts_with("-32005 "), "{wrong}");
@@ -155,10 +155,10 @@ fn the_choices_of_an_optional_field_of_a_form_do_not_include_null() {
         Large,
     }
     let typed = asker(async |context: Context| context.elicit_typed::<Order>("which?").await);
-    let answer = Answer::Elicit(Elicited::Accept(text(json!({"size": "Large"}))));
+    let answer = InputResponse::Elicit(ElicitResult::Accept(text(json!({"size": "Large"}))));
     let run = harness(typed).answer(answer).call_tool("asks", Json::empty_object());
     assert_eq!(run.text(), r#"{"size":"Large"}"#);
-    let (_, Ask::Elicit(form)) = &run.asks[0] else { panic!("{:?}", run.asks) };
+    let (_, InputRequest::Elicit(form)) = &run.asks[0] else { panic!("{:?}", run.asks) };
     let size = &value(&form.schema)["properties"]["size"];
     assert_eq!(*size, json!({"type": "string", "enum": ["Small", "Large"]}));
 }
@@ -189,10 +189,10 @@ fn confirm_returns_false_for_every_answer_but_yes_and_for_every_failure() {
     let yes = r#"{"result":true}"#;
     let no = r#"{"result":false}"#;
     let answer = |answer| ask(harness(tool()).answer(answer));
-    assert_eq!(answer(Answer::Elicit(Elicited::Accept(Json::empty_object()))), yes);
-    assert_eq!(answer(Answer::Elicit(Elicited::Decline)), no);
-    assert_eq!(answer(Answer::Elicit(Elicited::Cancel)), no);
-    assert_eq!(answer(Answer::Refused(RpcError::internal("broken"))), no);
+    assert_eq!(answer(InputResponse::Elicit(ElicitResult::Accept(Json::empty_object()))), yes);
+    assert_eq!(answer(InputResponse::Elicit(ElicitResult::Decline)), no);
+    assert_eq!(answer(InputResponse::Elicit(ElicitResult::Cancel)), no);
+    assert_eq!(answer(InputResponse::Refused(RpcError::internal("broken"))), no);
     assert_eq!(ask(harness(tool()).configure(|config| config.capabilities.elicitation = false)), no);
     let never = harness(tool()).answer_with(|_| None).call_tool("asks", Json::empty_object());
     assert_eq!(never.text(), no);
@@ -289,9 +289,9 @@ impl Client for Parents {
         can
     }
 
-    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
         self.0.lock().unwrap().push(asked.parent());
-        Box::pin(async { Ok(Sampled::new("so", "model")) })
+        Box::pin(async { Ok(SampleResult::new("so", "model")) })
     }
 }
 
@@ -330,19 +330,19 @@ impl Client for Nests {
         can
     }
 
-    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
         self.depths.lock().unwrap().push(asked.depth());
         Box::pin(async move {
             assert!(asked.parent().is_some());
             let call = asked.call_tool("nest", Json::empty_object()).map_err(|error| RpcError::internal(error.to_string()))?;
             let result = call.await.result().map_err(|error| RpcError::internal(error.to_string()))?;
-            Ok(Sampled::new(result.to_string(), "nested"))
+            Ok(SampleResult::new(result.to_string(), "nested"))
         })
     }
 }
 
 fn nest() -> Service {
-    service().tool(Tool::with_output("nest", async |context: Context, (): ()| {
+    service().tool(Tool::with_content("nest", async |context: Context, (): ()| {
         let depth = context.depth();
         let below = match context.sample(Sample::new("deeper")).await {
             Ok(sampled) => sampled.text,
@@ -377,10 +377,10 @@ fn a_panic_of_a_client_is_an_error_and_the_future_of_a_cancelled_input_request_i
             (can.sampling, can.elicitation) = (true, true);
             can
         }
-        fn sample(&self, _: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        fn sample(&self, _: InputContext, _: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
             panic!("no model")
         }
-        fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+        fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
             let token = Arc::clone(&self.0);
             Box::pin(async move {
                 let _token = token;
@@ -412,7 +412,7 @@ fn a_panic_of_a_client_is_an_error_and_the_future_of_a_cancelled_input_request_i
 fn a_handler_gets_the_identity_and_the_capabilities_of_its_caller() {
     let run = run(Tool::new("who", async |context: Context, (): ()| {
         let offers = context.capabilities();
-        Ok((context.agent().name, context.client().version, offers.sampling && offers.roots, context.depth()))
+        Ok((context.client().name, context.client().version, offers.sampling && offers.roots, context.depth()))
     }));
     assert_eq!(run.text(), r#"{"result":["harness","1",true,0]}"#);
 }
@@ -421,7 +421,7 @@ fn a_handler_gets_the_identity_and_the_capabilities_of_its_caller() {
 fn a_handler_gets_the_roots_of_its_caller() {
     let roots = r#"[{"uri":"file:///a"}]"#;
     let run = harness(Tool::new("asks", async |context: Context, (): ()| Ok(context.roots().await?.to_string())))
-        .answer(Answer::Roots(Json::parse(roots).unwrap()))
+        .answer(InputResponse::Roots(Json::parse(roots).unwrap()))
         .call_tool("asks", Json::empty_object());
     assert_eq!(run.text(), roots);
 }

@@ -86,7 +86,7 @@ fn an_item_that_is_registered_twice_is_listed_once() {
 fn workflow() -> Prompt {
     Prompt::new("workflow", async |context: Context, arguments: BTreeMap<String, String>| {
         for step in 1..=3 {
-            context.count(step, 3);
+            context.step(step, 3);
             context.sleep(ms(100)).await?;
         }
         let topic = arguments.get("topic").ok_or("no topic")?;

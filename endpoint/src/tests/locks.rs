@@ -10,7 +10,7 @@ use super::{ms, service};
 use crate::testing::{Executor, connect};
 use crate::{AskFailed, BoxFuture, Call, Client, Context, Endpoint, InputContext, Peer, Tool};
 use protocol_core::config::Config;
-use protocol_core::dialect::{Capabilities, Elicit, Elicited, Identity, Level, LogRecord, Sample, Sampled};
+use protocol_core::dialect::{Capabilities, Elicit, ElicitResult, Identity, Level, LogRecord, Sample, SampleResult};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
@@ -47,7 +47,7 @@ struct HandlerLocksOnDrop(Context);
 
 impl Drop for HandlerLocksOnDrop {
     fn drop(&mut self) {
-        let _ = self.0.try_progress(protocol_core::Progress::count(1, 2));
+        let _ = self.0.try_progress(protocol_core::Progress::step(1, 2));
     }
 }
 
@@ -60,7 +60,7 @@ impl Client for LockingClient {
         (can.sampling, can.elicitation) = (true, true);
         can
     }
-    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
         struct AnswerLocksOnDrop(InputContext);
         impl Drop for AnswerLocksOnDrop {
             fn drop(&mut self) {
@@ -72,9 +72,9 @@ impl Client for LockingClient {
             core::future::pending().await
         })
     }
-    fn elicit(&self, asked: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, asked: InputContext, _: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
         let _ = asked.peer().stats();
-        Box::pin(core::future::ready(Ok(Elicited::Decline)))
+        Box::pin(core::future::ready(Ok(ElicitResult::Decline)))
     }
 }
 

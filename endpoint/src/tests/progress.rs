@@ -15,7 +15,7 @@ use protocol_core::session::{CheckpointError, Outcome, ProgressError, Reported, 
 #[test]
 fn a_thousand_updates_in_a_loop_all_arrive_in_order_before_the_response() {
     let run = run(Tool::new("loop", async |context: Context, (): ()| {
-        (1..=1000).for_each(|step| context.count(step, 1000));
+        (1..=1000).for_each(|step| context.step(step, 1000));
         Ok(())
     })
     .rate_window(RateWindow::UNLIMITED));
@@ -27,7 +27,7 @@ fn a_thousand_updates_in_a_loop_all_arrive_in_order_before_the_response() {
 fn updates_that_a_rate_window_delays_are_merged_and_sent_in_time() {
     let run = run(Tool::new("bursts", async |context: Context, (): ()| {
         for step in 1..=50 {
-            context.progress(Progress::count(step, 100).with_message(format!("step {step}")));
+            context.progress(Progress::step(step, 100).with_message(format!("step {step}")));
         }
         context.sleep(ms(1500)).await?;
         Ok(())
@@ -42,7 +42,7 @@ fn updates_that_a_rate_window_delays_are_merged_and_sent_in_time() {
 fn updates_that_are_reported_faster_than_the_rate_are_sent_evenly_spaced() {
     let run = run(Tool::new("steps", async |context: Context, (): ()| {
         for step in 1..=33 {
-            context.count(step, 33);
+            context.step(step, 33);
             context.sleep(ms(30)).await?;
         }
         Ok(())
@@ -58,7 +58,7 @@ fn a_call_without_a_progress_token_is_not_observed_and_gets_no_progress() {
     let seen = Arc::new(Mutex::new(None));
     let inside = Arc::clone(&seen);
     let tool = Tool::new("looks", move |context: Context, (): ()| {
-        *inside.lock().unwrap() = Some((context.is_observed(), context.try_progress(Progress::count(1, 2))));
+        *inside.lock().unwrap() = Some((context.is_observed(), context.try_progress(Progress::step(1, 2))));
         core::future::ready(Ok(()))
     });
     let run = harness(tool).unobserved().call_tool("looks", Json::empty_object());
@@ -73,7 +73,7 @@ fn bad_numbers_never_fail_a_handler_and_are_counted() {
         context.percent(-1.0);
         context.progress(Progress::value(3.0).with_total(2.0));
         assert_eq!(context.try_progress(Progress::value(f64::INFINITY)), Err(ProgressError::NotFinite));
-        context.count(1, 2);
+        context.step(1, 2);
         Ok(())
     }));
     assert_eq!(run.values(), [1.0]);
@@ -87,13 +87,13 @@ fn progress_in_subranges_is_reported_as_progress_of_the_whole() {
         let download = context.subrange(0.0..0.5);
         let process = context.subrange(0.5..0.9);
         let upload = context.subrange(0.9..1.0);
-        download.count(1, 2);
+        download.step(1, 2);
         download.finish();
         process.percent(25.0);
         process.subrange(0.5..1.0).fraction(0.5);
         // A report of an earlier part is dropped, since a greater value was reported before.
         download.fraction(0.9);
-        upload.progress(Progress::count(1, 2).with_message("half of it is up"));
+        upload.progress(Progress::step(1, 2).with_message("half of it is up"));
         upload.finish();
         Ok(())
     })

@@ -13,7 +13,8 @@ use std::time::Duration;
 use protocol_core::drive::Machine as _;
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, Config, Consent, Elicit, Elicited, Identity, Json, Lane, Level, OpenUrl, RpcError, Sample, Sampled,
+    Config, Elicit, ElicitResult, Identity, InputRequest, InputResponse, Json, Lane, Level, OpenUrl, OpenUrlResult, RpcError,
+    Sample, SampleResult,
 };
 use serde_json::{Value, json};
 
@@ -138,16 +139,16 @@ impl Client for Agreeable {
         all
     }
 
-    fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
-        Box::pin(async move { Ok(Sampled::new(format!("answer to {}", sample.prompt), "m")) })
+    fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
+        Box::pin(async move { Ok(SampleResult::new(format!("answer to {}", sample.prompt), "m")) })
     }
 
-    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
-        Box::pin(async { Ok(Elicited::Accept(Json::parse(r#"{"name":"Ada"}"#).unwrap())) })
+    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
+        Box::pin(async { Ok(ElicitResult::Accept(Json::parse(r#"{"name":"Ada"}"#).unwrap())) })
     }
 
-    fn open_url(&self, _: InputContext, _: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
-        Box::pin(async { Ok(Consent::Accept) })
+    fn open_url(&self, _: InputContext, _: OpenUrl) -> BoxFuture<'static, Result<OpenUrlResult, RpcError>> {
+        Box::pin(async { Ok(OpenUrlResult::Accept) })
     }
 
     fn roots(&self, _: InputContext) -> BoxFuture<'static, Result<Json, RpcError>> {
@@ -163,10 +164,10 @@ fn survey(runs: &Arc<AtomicUsize>, charges: &Arc<AtomicUsize>) -> Tool {
         let (runs, charges) = (Arc::clone(&runs), Arc::clone(&charges));
         async move {
             runs.fetch_add(1, Ordering::Relaxed);
-            context.count(1, 4);
+            context.step(1, 4);
             let form = Json::parse(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#)?;
             let named = context.elicit(Elicit::new("Who are you?", form)).key("user_name").await?;
-            context.count(2, 4);
+            context.step(2, 4);
             let paid: u32 = context
                 .once("charge", async |_key| {
                     charges.fetch_add(1, Ordering::Relaxed);
@@ -176,7 +177,7 @@ fn survey(runs: &Arc<AtomicUsize>, charges: &Arc<AtomicUsize>) -> Tool {
                 .await?;
             let (sampled, slept) = join(context.sample(Sample::new("why?")), context.sleep(Duration::from_millis(5))).await;
             slept?;
-            context.count(3, 4);
+            context.step(3, 4);
             let roots = context.roots().await?;
             let name = named.map_or_else(String::new, |json| json.as_str().to_owned());
             Ok(format!("{name}, {paid}, {}, {}", sampled?.text, roots.as_str()))
@@ -192,7 +193,7 @@ impl Client for Absent {
         Agreeable.capabilities()
     }
 
-    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
         Box::pin(std::future::pending())
     }
 }
@@ -347,10 +348,10 @@ fn open_input_requests_are_sent_in_one_round_and_unanswered_requests_again() {
 #[test]
 fn progress_and_log_records_of_an_earlier_run_are_not_sent_again() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
-        context.count(1, 2);
+        context.step(1, 2);
         context.log(Level::Info, "begins");
         context.sample(Sample::new("?")).await?;
-        context.count(2, 2);
+        context.step(2, 2);
         context.log(Level::Info, "ends");
         Ok("done")
     });
@@ -758,7 +759,7 @@ fn a_handler_can_keep_a_part_of_a_long_answer_in_the_log() {
         Tool::new("t", move |context: Context, (): ()| {
             let reduced = Arc::clone(&reduced);
             async move {
-                let reduce = move |sampled: Sampled| {
+                let reduce = move |sampled: SampleResult| {
                     reduced.fetch_add(1, Ordering::Relaxed);
                     sampled.text.chars().next().unwrap()
                 };
@@ -973,12 +974,12 @@ fn a_cancelled_handler_may_end_an_effect_under_way_within_thirty_seconds() {
 
 // ---- Every way to answer, by `every_round` ----
 
-/// Answers an [`Ask`] as [`agree`] answers a message.
-fn agree_as_client(ask: &Ask) -> Answer {
+/// Answers an [`InputRequest`] as [`agree`] answers a message.
+fn agree_as_client(ask: &InputRequest) -> InputResponse {
     match ask {
-        Ask::Sample(sample) => Answer::Sample(Sampled::new(format!("answer to {}", sample.prompt), "m")),
-        Ask::Roots => Answer::Roots(Json::parse(r#"[{"uri":"file:///home"}]"#).unwrap()),
-        _ => Answer::Elicit(Elicited::Accept(Json::parse(r#"{"name":"Ada"}"#).unwrap())),
+        InputRequest::Sample(sample) => InputResponse::Sample(SampleResult::new(format!("answer to {}", sample.prompt), "m")),
+        InputRequest::Roots => InputResponse::Roots(Json::parse(r#"[{"uri":"file:///home"}]"#).unwrap()),
+        _ => InputResponse::Elicit(ElicitResult::Accept(Json::parse(r#"{"name":"Ada"}"#).unwrap())),
     }
 }
 

@@ -239,8 +239,8 @@ mod types {
         text: String,
     }
 
-    /// Checks that the schema of `T` takes each of `valid`, as serde does, and none of `invalid`, and that the own checker and the validator
-    /// agree. Serde takes those of `lax`, too, which the schema refuses.
+    /// Checks that the schema of `T` takes each of `valid`, as serde does, and none of `invalid`, and that the own checker and the
+    /// validator agree. Serde takes those of `lax`, too, which the schema refuses.
     fn check<T: DeserializeOwned + JsonSchema>(valid: Value, invalid: Value, lax: Value) {
         let name = core::any::type_name::<T>();
         let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
@@ -689,7 +689,7 @@ mod without_the_validator {
         assert_eq!(&*unchecked.name, "resize");
         assert_eq!(unchecked.to_string(), UNCHECKED);
         let schema = text(json!({"type": "object", "properties": {"size": {"minLength": "1"}}}));
-        let raw = Tool::raw("raw", schema, async |_: Context, _| Ok(ToolOutput::text("read"))).unwrap();
+        let raw = Tool::from_schema("raw", schema, async |_: Context, _| Ok(ToolOutput::text("read"))).unwrap();
         let reason =
             "the value of `minLength` at /properties/size/minLength is not valid, or is checked only with the feature `validate`";
         assert_eq!(service().try_tool(raw).unwrap_err().reason, reason);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use protocol_core::drive::Machine as _;
 use protocol_core::mcp::Era;
-use protocol_core::{Config, Identity, Json, Level, Notice};
+use protocol_core::{Config, Identity, Json, Level, Notification};
 use serde_json::{Value, json};
 
 use crate::testing::{Executor, connect};
@@ -95,13 +95,13 @@ fn a_subscription_is_notified_of_the_changes_that_it_lists_until_it_is_cancelled
     assert_eq!(served.sent(), [Value::Null; 0]);
 }
 
-/// The notices that a client receives.
+/// The notifications that a client receives.
 #[derive(Default)]
-struct Notices(Mutex<Vec<Notice>>);
+struct Notifications(Mutex<Vec<Notification>>);
 
-impl Client for Notices {
-    fn notice(&self, notice: Notice) {
-        self.0.lock().unwrap().push(notice);
+impl Client for Notifications {
+    fn notification(&self, notification: Notification) {
+        self.0.lock().unwrap().push(notification);
     }
 }
 
@@ -112,10 +112,10 @@ fn the_methods_of_a_client_call_and_subscribe_in_the_same_way_in_either_era() {
         let catalog = service.catalog();
         let executor = Executor::new();
         let server = Endpoint::server(Arc::new(service), executor.runtime());
-        let notices = Arc::new(Notices::default());
+        let notifications = Arc::new(Notifications::default());
         let mut config = Config::mcp_client(Identity::new("c", "1"));
         config.era = era;
-        let client = Endpoint::client(Arc::clone(&notices) as Arc<dyn Client>, config, executor.runtime());
+        let client = Endpoint::client(Arc::clone(&notifications) as Arc<dyn Client>, config, executor.runtime());
         let (peer, server_handle) = (client.peer(), server.peer());
         assert_eq!(peer.era(), None);
         connect(&executor, server, client);
@@ -126,9 +126,9 @@ fn the_methods_of_a_client_call_and_subscribe_in_the_same_way_in_either_era() {
         assert_eq!(server_handle.update("clock:", &Json::null()), 1);
         catalog.remove_tool("greet");
         executor.run_until_stalled();
-        let received = std::mem::take(&mut *notices.0.lock().unwrap());
-        for notice in [Notice::ToolsChanged, Notice::ResourceUpdated { uri: "clock:".into() }] {
-            assert!(received.contains(&notice), "{era:?}: {received:?}");
+        let received = std::mem::take(&mut *notifications.0.lock().unwrap());
+        for notification in [Notification::ToolsChanged, Notification::ResourceUpdated { uri: "clock:".into() }] {
+            assert!(received.contains(&notification), "{era:?}: {received:?}");
         }
         assert_eq!(executor.block_on(peer.unsubscribe("clock:")), Some(Ok(())));
         assert_eq!(server_handle.update("clock:", &Json::null()), 0);

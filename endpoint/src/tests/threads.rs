@@ -194,7 +194,7 @@ fn reporter() -> Tool {
             if step % 7 == 0 {
                 yield_once().await;
             }
-            context.count(step, steps);
+            context.step(step, steps);
         }
         Ok(steps)
     })
@@ -294,7 +294,7 @@ fn two_threads_that_report_at_once_share_one_increasing_progress() {
         thread::scope(|scope| {
             let report = |context: Context| {
                 (1..=500)
-                    .filter(|step| context.try_progress(protocol_core::Progress::count(*step, 500)) == Ok(Reported::Sent))
+                    .filter(|step| context.try_progress(protocol_core::Progress::step(*step, 500)) == Ok(Reported::Sent))
                     .count()
             };
             let (one, other) = (context.clone(), context.clone());
@@ -324,7 +324,7 @@ fn a_blocking_handler_sees_its_cancellation_and_delays_no_other_call() {
     let threads = Threads::start(2);
     let polls = Arc::clone(&threads.polls);
     let looks = Tool::blocking("looks", move |context: Context, (): ()| {
-        context.count(1, 2);
+        context.step(1, 2);
         polls.until(|| context.is_cancelled());
         inside.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -90,7 +90,7 @@ fn a_schema_given_at_run_time_is_listed_unchanged_and_arguments_are_checked_agai
     let schema = r#"{"type":"object", "properties":{"city":{"type":"string"}},"required":["city"]}"#;
     let weather = || {
         let say = async |_: Context, arguments: Json| Ok(ToolOutput::text(arguments.as_str()));
-        Tool::raw("weather", Json::parse(schema).unwrap(), say).unwrap()
+        Tool::from_schema("weather", Json::parse(schema).unwrap(), say).unwrap()
     };
     assert_eq!(list_entry(weather())["inputSchema"], serde_json::from_str::<serde_json::Value>(schema).unwrap());
     let call = |arguments| harness(weather()).call_tool("weather", to_json(arguments));
@@ -101,7 +101,9 @@ fn a_schema_given_at_run_time_is_listed_unchanged_and_arguments_are_checked_agai
 
 #[test]
 fn a_schema_that_cannot_be_used_is_an_error_that_names_the_tool_and_the_fault() {
-    let make = |schema: &'static str| Tool::raw("t", Json::parse(schema).unwrap(), async |_: Context, _| Ok(ToolOutput::default()));
+    let make = |schema: &'static str| {
+        Tool::from_schema("t", Json::parse(schema).unwrap(), async |_: Context, _| Ok(ToolOutput::default()))
+    };
     for schema in [r#"{"type":"string"}"#, "{}", "true", "[1]"] {
         let error = make(schema).unwrap_err().to_string();
         assert_eq!(error, r#"arguments of `t`: the schema is not one of an object: it has no `"type": "object"`"#, "{schema}");
@@ -446,7 +448,7 @@ fn arguments_of_any_type_are_still_an_object_and_a_type_that_contains_itself_has
 #[test]
 fn the_content_blocks_that_a_handler_returns_are_sent_unchanged() {
     let blocks = ["one", "", "caf\u{e9}"].map(|block| Content::Text(Text::from(block)));
-    let tool = Tool::with_output("blocks", move |_: Context, (): ()| core::future::ready(Ok(ToolOutput::blocks(blocks.clone()))));
+    let tool = Tool::with_content("blocks", move |_: Context, (): ()| core::future::ready(Ok(ToolOutput::blocks(blocks.clone()))));
     assert_eq!(run(tool).text(), "one\n\ncaf\u{e9}");
 }
 
@@ -484,7 +486,7 @@ fn a_panic_is_an_internal_error_for_that_call_alone() {
 fn a_blocking_tool_sends_progress_returns_and_fails_like_any_other() {
     let tool = || {
         Tool::blocking("blocks", |context: Context, given: Steps| {
-            (1..=given.steps).for_each(|step| context.count(step.into(), given.steps.into()));
+            (1..=given.steps).for_each(|step| context.step(step.into(), given.steps.into()));
             Ok(Taken { steps: given.steps, names: 0 })
         })
     };
@@ -502,9 +504,9 @@ fn an_inline_tool_may_return_immediately_or_wait() {
     let quick = run(Tool::new("quick", async |_: Context, (): ()| Ok(1)).inline());
     assert_eq!(quick.text(), r#"{"result":1}"#);
     let slow = run(Tool::new("slow", async |context: Context, (): ()| {
-        context.count(1, 2);
+        context.step(1, 2);
         context.sleep(super::ms(50)).await?;
-        context.count(2, 2);
+        context.step(2, 2);
         Ok(2)
     })
     .inline());
@@ -556,7 +558,7 @@ fn a_run_whose_handler_never_ends_has_no_end_time() {
 #[test]
 fn structured_content_that_is_given_as_json_reaches_the_caller_byte_for_byte() {
     let output = ToolOutput::structured(json_of("{\"a\":[1.50,\"\\u00e9\"]}"));
-    let run = run(Tool::with_output("raw", move |_: Context, (): ()| core::future::ready(Ok(output.clone()))));
+    let run = run(Tool::with_content("raw", move |_: Context, (): ()| core::future::ready(Ok(output.clone()))));
     assert_eq!(run.structured().unwrap().as_str(), "{\"a\":[1.50,\"\\u00e9\"]}");
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use endpoint::{Context, Tool, ToolError};
-use protocol_core::{Capabilities, Consent, Identity, Sample, ToolOutput};
+use protocol_core::{Capabilities, Identity, OpenUrlResult, Sample, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ impl From<Capabilities> for Abilities {
 /// Describes the caller.
 pub(super) fn whoami(audit: &Audit) -> Tool {
     structured(audit, "whoami", async |context: Context, (): (), _: Record| {
-        Ok(Caller { agent: context.agent().into(), capabilities: context.capabilities().into(), client: context.client().into() })
+        Ok(Caller { agent: context.client().into(), capabilities: context.capabilities().into(), client: context.client().into() })
     })
     .title("Who am I")
     .description("Says who the caller is and what it can be asked for.")
@@ -197,7 +197,7 @@ pub(super) fn connect(audit: &Audit) -> Tool {
         }
         let id = open.id.clone();
         let consent = context.open_url(open).await?;
-        if consent == Consent::Accept {
+        if consent == OpenUrlResult::Accept {
             // A notification that cannot be sent does not fail the tool.
             let _ = context.complete_url(id);
         }
@@ -244,17 +244,17 @@ pub(super) fn survey(audit: &Audit) -> Tool {
     structured(audit, "survey", move |context: Context, SurveyArguments { topic }: SurveyArguments, _: Record| {
         let registered = Arc::clone(&registered);
         async move {
-            context.count(0, 3);
+            context.step(0, 3);
             let form =
                 context.elicit_typed::<Participant>(format!("Who takes part in the survey on {topic}?")).key("participant").await?;
-            context.count(1, 3);
+            context.step(1, 3);
             let number = context.once("register", async |_key| Ok(registered.fetch_add(1, Ordering::Relaxed) + 1)).await?;
             let asked = context.sample(Sample::new(format!("In one sentence: what do you think about {topic}?"))).key("opinion");
             let (opinion, waited) = futures_lite::future::zip(asked, context.sleep(Duration::from_millis(20))).await;
             waited?;
-            context.count(2, 3);
+            context.step(2, 3);
             let publish = context.confirm(format!("Publish the survey on {topic}?")).key("publish").await;
-            context.count(3, 3);
+            context.step(3, 3);
             Ok(Surveyed { participant: form.map(|form| form.name), number, opinion: opinion?.text, publish })
         }
     })

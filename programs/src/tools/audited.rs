@@ -33,7 +33,7 @@ where
     Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
 {
     let audit = audit.clone();
-    Tool::with_output(name, move |context: Context, arguments: A| {
+    Tool::with_content(name, move |context: Context, arguments: A| {
         let (audited, record) = audit.open(name, &context);
         audited.over(handler(context, arguments, record))
     })

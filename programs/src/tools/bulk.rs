@@ -58,7 +58,7 @@ pub(super) fn bulk(audit: &Audit) -> Tool {
             if done.is_multiple_of(total.div_ceil(CHECKPOINTS)) {
                 context.checkpoint(&*job.state());
             }
-            context.progress(Progress::count(done, total).with_message(message));
+            context.progress(Progress::step(done, total).with_message(message));
         }
         Ok(job.state().clone().into_output(Status::Complete))
     })

@@ -51,7 +51,7 @@ pub(super) fn progress(audit: &Audit) -> Tool {
                 move || so_far.clone()
             });
             let next = step + 1;
-            context.progress(Progress::count(next, steps).with_message(format!("step {next}/{steps}")));
+            context.progress(Progress::step(next, steps).with_message(format!("step {next}/{steps}")));
             context.sleep(arguments.step_ms.millis()).await?;
         }
         so_far.done = true;
@@ -91,7 +91,7 @@ pub(super) fn countdown(audit: &Audit) -> Tool {
                 0 => "Countdown complete! 🎉".to_owned(),
                 number => format!("Counting down: {number}"),
             };
-            context.progress(Progress::count(from - number, from).with_message(message));
+            context.progress(Progress::step(from - number, from).with_message(message));
             record.steps(from - number);
             if number > 0
                 && let Err(cancelled) = context.sleep(arguments.step_ms.millis()).await

@@ -9,8 +9,8 @@ use endpoint::testing::{Executor, Harness, Run, connect, every_round};
 use endpoint::{BoxFuture, Client, Endpoint, InputContext};
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, Capabilities, Config, Consent, Elicited, Identity, Json, Level, Notice, OpenUrl, Outcome, Progress, RpcError,
-    Sampled,
+    Capabilities, Config, ElicitResult, Identity, InputRequest, InputResponse, Json, Level, Notification, OpenUrl, OpenUrlResult,
+    Outcome, Progress, RpcError, SampleResult,
 };
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ fn progress_reports_each_step_before_its_sleep_and_sleeps_after_the_last() {
     let run = call("progress", &json!({ "steps": 3, "step_ms": 40 }));
     let step = |number: u64| {
         let message = format!("step {number}/3");
-        (ms(40 * (number - 1)), Progress::count(number, 3).with_message(message))
+        (ms(40 * (number - 1)), Progress::step(number, 3).with_message(message))
     };
     assert_eq!(run.progress, [step(1), step(2), step(3)]);
     assert_eq!(ended_at(&run), ms(120));
@@ -354,10 +354,10 @@ fn stuck_ends_by_itself_after_the_requested_time() {
 #[test]
 fn summarise_asks_the_model_once_and_returns_its_text() {
     let run = harness()
-        .answer(Answer::Sample(Sampled::new("Two foxes.", "m")))
+        .answer(InputResponse::Sample(SampleResult::new("Two foxes.", "m")))
         .call_tool("summarise", arguments(&json!({ "text": "Once there were two foxes." })));
     assert_eq!((texts(&run), run.is_tool_error()), (vec!["Two foxes.".to_owned()], false));
-    let [(_, Ask::Sample(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
+    let [(_, InputRequest::Sample(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
     assert!(asked.prompt.contains("Once there were two foxes."));
     assert_eq!(asked.max_tokens, Some(400));
 }
@@ -368,7 +368,7 @@ fn summarise_that_cannot_ask_a_model_is_a_tool_error_with_the_reason() {
     let run = mute().call_tool("summarise", given.clone());
     assert!(run.is_tool_error() && run.text().contains("sampling"), "{}", run.text());
     assert_eq!(run.asks, [], "nothing was sent");
-    let refused = Answer::Refused(RpcError::new(RpcError::USER_REJECTED, "not today"));
+    let refused = InputResponse::Refused(RpcError::new(RpcError::USER_REJECTED, "not today"));
     let run = harness().answer(refused).call_tool("summarise", given.clone());
     assert!(run.is_tool_error() && run.text().contains("not today"), "{}", run.text());
     let too_deep = Harness::new(service(&Options::default()).configure(|config| config.depth.max = 0));
@@ -380,14 +380,14 @@ fn summarise_that_cannot_ask_a_model_is_a_tool_error_with_the_reason() {
 #[test]
 fn delete_deletes_only_when_it_is_confirmed() {
     let given = arguments(&json!({ "name": "old.txt" }));
-    let accept = || Answer::Elicit(Elicited::Accept(Json::empty_object()));
+    let accept = || InputResponse::Elicit(ElicitResult::Accept(Json::empty_object()));
     let run = harness().answer(accept()).call_tool("delete", given.clone());
     assert_eq!(structured(&run), json!({ "deleted": "old.txt" }));
-    let [(_, Ask::Elicit(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
+    let [(_, InputRequest::Elicit(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
     assert!(asked.is_confirmation() && asked.message.contains("old.txt"), "{asked:?}");
 
-    let refused = Answer::Refused(RpcError::internal("the form broke"));
-    for answer in [Answer::Elicit(Elicited::Decline), Answer::Elicit(Elicited::Cancel), refused] {
+    let refused = InputResponse::Refused(RpcError::internal("the form broke"));
+    for answer in [InputResponse::Elicit(ElicitResult::Decline), InputResponse::Elicit(ElicitResult::Cancel), refused] {
         let run = harness().answer(answer.clone()).call_tool("delete", given.clone());
         assert_eq!((structured(&run), run.is_tool_error()), (json!({ "cancelled": true }), false), "{answer:?}");
     }
@@ -399,10 +399,10 @@ fn delete_deletes_only_when_it_is_confirmed() {
 #[test]
 fn rename_takes_the_name_that_the_user_gives() {
     let given = arguments(&json!({ "name": "old.txt" }));
-    let accept = Answer::Elicit(Elicited::Accept(arguments(&json!({ "newName": "new.txt" }))));
+    let accept = InputResponse::Elicit(ElicitResult::Accept(arguments(&json!({ "newName": "new.txt" }))));
     let run = harness().answer(accept).call_tool("rename", given.clone());
     assert_eq!(structured(&run), json!({ "renamed": { "from": "old.txt", "to": "new.txt" } }));
-    let [(_, Ask::Elicit(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
+    let [(_, InputRequest::Elicit(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
     let schema: Value = asked.schema.decode().unwrap();
     assert_eq!(schema["type"], "object");
     assert_eq!(
@@ -411,23 +411,25 @@ fn rename_takes_the_name_that_the_user_gives() {
     );
     assert_eq!(schema["required"], json!(["newName"]));
 
-    for answer in [Elicited::Decline, Elicited::Cancel] {
-        let run = harness().answer(Answer::Elicit(answer.clone())).call_tool("rename", given.clone());
+    for answer in [ElicitResult::Decline, ElicitResult::Cancel] {
+        let run = harness().answer(InputResponse::Elicit(answer.clone())).call_tool("rename", given.clone());
         assert_eq!((structured(&run), run.is_tool_error()), (json!({ "cancelled": true }), false), "{answer:?}");
     }
     let run = mute().call_tool("rename", given.clone());
     assert!(run.is_tool_error() && run.text().contains("elicitation"), "{}", run.text());
-    let empty = Answer::Elicit(Elicited::Accept(arguments(&json!({ "newName": "" }))));
+    let empty = InputResponse::Elicit(ElicitResult::Accept(arguments(&json!({ "newName": "" }))));
     let run = harness().answer(empty).call_tool("rename", given);
     assert!(run.is_tool_error(), "a name is not empty: {:?}", run.done);
 }
 
 #[test]
 fn connect_returns_what_the_user_decided_or_why_it_cannot_ask() {
-    for (consent, decided) in [(Consent::Accept, "accept"), (Consent::Decline, "decline"), (Consent::Cancel, "cancel")] {
-        let run = harness().answer(Answer::OpenUrl(consent)).call_tool("connect", Json::empty_object());
+    for (consent, decided) in
+        [(OpenUrlResult::Accept, "accept"), (OpenUrlResult::Decline, "decline"), (OpenUrlResult::Cancel, "cancel")]
+    {
+        let run = harness().answer(InputResponse::OpenUrl(consent)).call_tool("connect", Json::empty_object());
         assert_eq!((structured(&run), run.is_tool_error()), (json!({ "decided": decided }), false));
-        let [(_, Ask::OpenUrl(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
+        let [(_, InputRequest::OpenUrl(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
         assert_eq!((&*asked.url, asked.host()), ("https://example.com/connect", Some("example.com")));
     }
     let run = mute().call_tool("connect", Json::empty_object());
@@ -441,7 +443,7 @@ fn connect_returns_what_the_user_decided_or_why_it_cannot_ask() {
 type Urls = Arc<Mutex<(Vec<String>, Vec<String>)>>;
 
 /// A client whose user makes the same decision about each URL.
-struct User(Consent, Urls);
+struct User(OpenUrlResult, Urls);
 
 impl Client for User {
     fn capabilities(&self) -> Capabilities {
@@ -450,14 +452,14 @@ impl Client for User {
         can
     }
 
-    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
+    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<OpenUrlResult, RpcError>> {
         self.1.lock().unwrap().0.push(open.id);
         let decision = self.0;
         Box::pin(async move { Ok(decision) })
     }
 
-    fn notice(&self, notice: Notice) {
-        if let Notice::ElicitationComplete { id } = notice {
+    fn notification(&self, notification: Notification) {
+        if let Notification::ElicitationComplete { id } = notification {
             self.1.lock().unwrap().1.push(id.to_string());
         }
     }
@@ -465,7 +467,7 @@ impl Client for User {
 
 #[test]
 fn connect_reports_the_completion_only_if_the_user_has_agreed() {
-    for consent in [Consent::Accept, Consent::Decline, Consent::Cancel] {
+    for consent in [OpenUrlResult::Accept, OpenUrlResult::Decline, OpenUrlResult::Cancel] {
         let (executor, urls) = (Executor::new(), Urls::default());
         let server = Endpoint::server(Arc::new(service(&Options::default())), executor.runtime());
         let config = Config::mcp_client(Identity::new("user", "1"));
@@ -476,7 +478,7 @@ fn connect_reports_the_completion_only_if_the_user_has_agreed() {
         assert!(matches!(done.outcome, Outcome::Result(_)), "{done:?}");
         executor.run_until_stalled();
         let (asked, completed) = urls.lock().unwrap().clone();
-        let expected = if consent == Consent::Accept { asked.clone() } else { Vec::new() };
+        let expected = if consent == OpenUrlResult::Accept { asked.clone() } else { Vec::new() };
         assert_eq!((asked.len(), completed), (1, expected), "{consent:?}");
     }
 }
@@ -575,18 +577,18 @@ fn the_audit_has_one_line_for_a_call_that_succeeds_fails_or_loses_its_connection
 
 #[test]
 fn a_tool_with_input_requests_ends_in_the_same_way_in_every_era_and_with_a_new_process_for_each_round() {
-    let filled = |content: Value| Answer::Elicit(Elicited::Accept(arguments(&content)));
-    let agree = |ask: &Ask| match ask {
-        Ask::Sample(_) => Answer::Sample(Sampled::new("Fine.", "m")),
-        Ask::OpenUrl(_) => Answer::OpenUrl(Consent::Accept),
-        Ask::Elicit(form) if form.message.contains("new name") => filled(json!({ "newName": "final" })),
-        Ask::Elicit(form) if form.is_confirmation() => filled(json!({})),
+    let filled = |content: Value| InputResponse::Elicit(ElicitResult::Accept(arguments(&content)));
+    let agree = |ask: &InputRequest| match ask {
+        InputRequest::Sample(_) => InputResponse::Sample(SampleResult::new("Fine.", "m")),
+        InputRequest::OpenUrl(_) => InputResponse::OpenUrl(OpenUrlResult::Accept),
+        InputRequest::Elicit(form) if form.message.contains("new name") => filled(json!({ "newName": "final" })),
+        InputRequest::Elicit(form) if form.is_confirmation() => filled(json!({})),
         _ => filled(json!({ "name": "Ada" })),
     };
-    let decline = |ask: &Ask| match ask {
-        Ask::Sample(_) => Answer::Sample(Sampled::new("Fine.", "m")),
-        Ask::OpenUrl(_) => Answer::OpenUrl(Consent::Decline),
-        _ => Answer::Elicit(Elicited::Decline),
+    let decline = |ask: &InputRequest| match ask {
+        InputRequest::Sample(_) => InputResponse::Sample(SampleResult::new("Fine.", "m")),
+        InputRequest::OpenUrl(_) => InputResponse::OpenUrl(OpenUrlResult::Decline),
+        _ => InputResponse::Elicit(ElicitResult::Decline),
     };
     let tools = || service(&Lines::default().options(None));
     for (tool, given, rounds) in [
@@ -607,9 +609,9 @@ fn a_survey_is_registered_once_and_audited_once_whatever_the_number_of_its_round
         let lines = Lines::default();
         let harness = Harness::new(service(&lines.options(None))).configure(|config| config.era = era);
         let run = harness
-            .answer(Answer::Elicit(Elicited::Accept(arguments(&json!({ "name": "Ada" })))))
-            .answer(Answer::Sample(Sampled::new("Fine.", "m")))
-            .answer(Answer::Elicit(Elicited::Accept(Json::empty_object())))
+            .answer(InputResponse::Elicit(ElicitResult::Accept(arguments(&json!({ "name": "Ada" })))))
+            .answer(InputResponse::Sample(SampleResult::new("Fine.", "m")))
+            .answer(InputResponse::Elicit(ElicitResult::Accept(Json::empty_object())))
             .call_tool("survey", arguments(&json!({ "topic": "tea" })));
         let expected = json!({ "participant": "Ada", "number": 1, "opinion": "Fine.", "publish": true });
         assert_eq!(run.structured().map(|result| result.decode::<Value>().unwrap()), Some(expected), "{era:?}");

@@ -36,7 +36,7 @@ async fn run(context: Context, arguments: BTreeMap<String, String>, record: Reco
     let mut report = format!("Analysis Workflow Complete\n\nTopic: {topic}\n\nSteps:\n");
     for ((name, description), number) in STEPS.into_iter().zip(1_u64..) {
         context.progress(
-            Progress::count(number, STEPS.len() as u64).with_message(format!("Step {number}/{}: {description}", STEPS.len())),
+            Progress::step(number, STEPS.len() as u64).with_message(format!("Step {number}/{}: {description}", STEPS.len())),
         );
         record.steps(number - 1);
         context.sleep(pause).await?;

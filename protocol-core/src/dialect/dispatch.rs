@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use super::message::{EarlyMessage, HandshakeFailed, Message, ProbeVerdict, ResponseBody, Rules};
 use super::{
-    Answer, Answered, Ask, AskUnfit, Capabilities, CutShort, Dialect, Identity, InputRound, KnownCaller, LocalEnd, LogRecord,
-    Notice, Op, Outgoing, PeerInfo, Progress, Protocol, Reply, ResultFit, RetryMembers, Stamp, SubscriptionFilter, Unfit,
-    checkpoint, mcp, tesseron,
+    Answered, AskUnfit, Capabilities, CutShort, Dialect, Identity, InputRequest, InputResponse, InputRound, KnownCaller, LocalEnd,
+    LogRecord, Notification, Op, Outgoing, PeerInfo, Progress, Protocol, Reply, ResultFit, RetryMembers, Stamp, SubscriptionFilter,
+    Unfit, checkpoint, mcp, tesseron,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::write::text_size;
@@ -106,7 +106,7 @@ impl Dialect {
     }
 
     /// Reads the answer to an input request of ours. The error describes what is wrong with the answer.
-    pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
+    pub(crate) fn read_answer(self, ask: &InputRequest, result: &Json) -> Result<InputResponse, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
 
@@ -127,15 +127,15 @@ impl Dialect {
     }
 
     /// Checks that an input request may be sent to a peer with the capabilities `peer`.
-    pub(crate) fn check_ask(self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+    pub(crate) fn check_ask(self, ask: &InputRequest, peer: &Capabilities) -> Result<(), AskUnfit> {
         delegate!(self, protocol => protocol.check_ask(ask, peer))
     }
 
-    /// Checks that this end, with the capabilities `own`, may send a notice.
-    pub(crate) fn check_notice(self, notice: &Notice, own: &Capabilities) -> Result<(), Unfit> {
+    /// Checks that this end, with the capabilities `own`, may send a notification.
+    pub(crate) fn check_notice(self, notification: &Notification, own: &Capabilities) -> Result<(), Unfit> {
         match self {
-            Self::Mcp(protocol) => protocol.check_notice(notice, own),
-            Self::Tesseron(protocol) => protocol.check_notice(notice),
+            Self::Mcp(protocol) => protocol.check_notice(notification, own),
+            Self::Tesseron(protocol) => protocol.check_notice(notification),
         }
     }
 
@@ -185,7 +185,7 @@ impl Dialect {
         }
     }
 
-    /// Writes the stateless request that subscribes to the notices in `filter`.
+    /// Writes the stateless request that subscribes to the notifications in `filter`.
     pub(crate) fn write_listen(
         self,
         frames: &mut FrameBuffer,
@@ -249,7 +249,7 @@ impl Dialect {
 
     /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, and may
     /// decline to give it. Returns an error if a retry cannot contain the answer.
-    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
+    pub(crate) fn round_answer(self, answer: &InputResponse, can_decline: bool) -> Result<Json, RpcError> {
         match self {
             Self::Mcp(protocol) => protocol.round_answer(answer, can_decline),
             Self::Tesseron(protocol) => Err(protocol.no_such_call()),
@@ -291,7 +291,14 @@ impl Dialect {
 
     /// Writes an input request. `parent` is the peer's id of the exchange that the input request belongs to or, if [`Rules::names_calls`]
     /// is `true`, the name of the call.
-    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
+    pub(crate) fn write_ask(
+        self,
+        frames: &mut FrameBuffer,
+        id: u64,
+        ask: &InputRequest,
+        parent: &WireId,
+        depth: u8,
+    ) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
             Self::Tesseron(protocol) => protocol.write_ask(frames, id, ask, parent),
@@ -347,7 +354,7 @@ impl Dialect {
         }
     }
 
-    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &InputResponse) -> WrittenFrame {
         delegate!(self, protocol => protocol.write_answer(frames, id, answer))
     }
 
@@ -367,8 +374,8 @@ impl Dialect {
         }
     }
 
-    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
-        delegate!(self, protocol => protocol.write_notice(frames, notice))
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
+        delegate!(self, protocol => protocol.write_notice(frames, notification))
     }
 
     /// Writes the acknowledgement of the subscription `id`, for the kinds in `accepted`.
@@ -376,9 +383,9 @@ impl Dialect {
         mcp::write_acknowledged(frames, id, accepted)
     }
 
-    /// Writes a notice for the subscription `id`.
-    pub(crate) fn write_published(self, frames: &mut FrameBuffer, id: &WireId, notice: &Notice) -> WrittenFrame {
-        mcp::write_published(frames, id, notice)
+    /// Writes a notification for the subscription `id`.
+    pub(crate) fn write_published(self, frames: &mut FrameBuffer, id: &WireId, notification: &Notification) -> WrittenFrame {
+        mcp::write_published(frames, id, notification)
     }
 
     // The errors of refusals, whose codes differ by protocol.

@@ -7,7 +7,9 @@ use bytes::Bytes;
 
 use crate::dialect::request::RawParams;
 use crate::dialect::tesseron::ResumeCredentials;
-use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress, SubscriptionFilter};
+use crate::dialect::{
+    Capabilities, Dialect, Identity, InputRequest, Level, LogRecord, Notification, PeerInfo, Progress, SubscriptionFilter,
+};
 use crate::error::{MemberFault, RpcError, Unreadable, Violation};
 use crate::json::cursor::Span;
 use crate::json::read::member;
@@ -52,9 +54,9 @@ pub(crate) enum Message {
     },
     /// An input request of a callee. `parent` is the number of the exchange of ours that the message names, and `depth` the sampling depth
     /// that it states.
-    Ask {
+    InputRequest {
         id: WireId,
-        ask: Result<Box<Ask>, Refusal>,
+        ask: Result<Box<InputRequest>, Refusal>,
         parent: Option<u64>,
         depth: u8,
     },
@@ -87,16 +89,16 @@ pub(crate) enum Message {
         record: LogRecord,
         invocation: Option<u64>,
     },
-    Notice(Notice),
+    Notification(Notification),
     /// The peer acknowledges a subscription of ours, for the kinds in `accepted`. `number` is `None` if the id cannot be one of ours.
     Acknowledged {
         number: Option<u64>,
         accepted: SubscriptionFilter,
     },
-    /// A notice for a subscription of ours. `number` is `None` if the id cannot be one of ours.
+    /// A notification for a subscription of ours. `number` is `None` if the id cannot be one of ours.
     Published {
         number: Option<u64>,
-        notice: Notice,
+        notification: Notification,
     },
     /// The peer cancels a subscription of ours. `number` is `None` if the id cannot be one of ours.
     SubscriptionCancelled {

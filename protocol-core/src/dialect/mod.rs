@@ -43,7 +43,7 @@ pub(crate) use message::{
     EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, PeerChange, ProbeVerdict,
     Refusal, RequestsStart, ResponseBody, Rules, StatelessCaller,
 };
-pub use open_url::{Consent, OpenUrl};
+pub use open_url::{OpenUrl, OpenUrlResult};
 pub(crate) use outgoing::{Outgoing, Parts, Stamp};
 pub use reply::{Completion, NotFound, Reply, ToolOutput};
 pub use request::{
@@ -53,8 +53,8 @@ pub use request::{
 pub use round::{InputRound, Retry};
 pub use subscription::SubscriptionFilter;
 pub use terms::{
-    Answer, Ask, Capabilities, Elicited, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress, Sample, Sampled,
-    SessionCredentials,
+    Capabilities, ElicitResult, Identity, InputRequest, InputResponse, Level, LogRecord, Notification, Op, PeerInfo, Progress,
+    Sample, SampleResult, SessionCredentials,
 };
 
 /// The protocol that a session speaks, and the end of the protocol that the session is.
@@ -173,13 +173,13 @@ fn lists(listed: &[String], method: &str) -> bool {
     listed.iter().any(|name| name == method)
 }
 
-/// The reason why a request or a notice cannot be sent.
+/// The reason why a request or a notification cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// The protocol or its revision does not have the request or the notice, or the capability for it was not declared: by the peer for a
-    /// request, by this end for a notice.
+    /// The protocol or its revision does not have the request or the notification, or the capability for it was not declared: by the peer
+    /// for a request, by this end for a notification.
     Unsupported,
-    /// Only the other end may send the request or the notice, or the method of a custom message belongs to the protocol.
+    /// Only the other end may send the request or the notification, or the method of a custom message belongs to the protocol.
     WrongEnd,
 }
 

@@ -18,14 +18,15 @@ pub struct OpenUrl {
     /// An absolute URL (RFC 3986) that begins with a scheme, `://` and a host, without a user name: at most [`OpenUrl::MAX_URL_BYTES`]
     /// bytes of ASCII.
     pub url: String,
-    /// The id that the server gives to this elicitation and repeats in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete):
-    /// 1 to [`OpenUrl::MAX_ID_BYTES`] bytes. Not sent in MCP 2026-07-28.
+    /// The id that the server gives to this elicitation and repeats in
+    /// [`Notification::ElicitationComplete`](super::Notification::ElicitationComplete): 1 to [`OpenUrl::MAX_ID_BYTES`] bytes. Not sent in MCP
+    /// 2026-07-28.
     pub id: String,
 }
 
 /// A user's decision on an [`OpenUrl`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Consent {
+pub enum OpenUrlResult {
     /// The user agreed to open the URL. Whether the user did anything at the URL is not known.
     Accept,
     /// The user declined.
@@ -34,7 +35,7 @@ pub enum Consent {
     Cancel,
 }
 
-impl Consent {
+impl OpenUrlResult {
     /// The name on the wire: `accept`, `decline` or `cancel`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -90,7 +90,7 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// The JSON-RPC error to send on Tesseron if the tool failed. If it is `None`, an internal error is sent, with the text of the
     /// content as its message, and the structured content as its data.
-    pub fault: Option<Box<RpcError>>,
+    pub rpc_error: Option<Box<RpcError>>,
 }
 
 impl ToolOutput {
@@ -129,9 +129,9 @@ impl ToolOutput {
 
     /// The output of a tool that failed, with a JSON-RPC error for Tesseron. On MCP the model gets the message of the error.
     #[must_use]
-    pub fn fault(error: RpcError) -> Self {
+    pub fn rpc_error(error: RpcError) -> Self {
         let mut output = Self::error(error.message.clone());
-        output.fault = Some(Box::new(error));
+        output.rpc_error = Some(Box::new(error));
         output
     }
 }

@@ -40,7 +40,7 @@ pub enum Request {
     Unsubscribe(Unsubscribe),
     /// Complete an argument.
     Complete(Complete),
-    /// Listen for notices, until the subscription ends (MCP 2026-07-28).
+    /// Listen for notifications, until the subscription ends (MCP 2026-07-28).
     Listen(Listen),
     /// A method outside the protocol.
     Custom(Custom),
@@ -284,7 +284,7 @@ impl fmt::Debug for Complete {
     }
 }
 
-/// A request for notices, until the subscription ends (MCP 2026-07-28, Subscriptions).
+/// A request for notifications, until the subscription ends (MCP 2026-07-28, Subscriptions).
 #[derive(Clone, PartialEq)]
 pub struct Listen {
     spans: ParamSpans,
@@ -298,7 +298,7 @@ impl Listen {
         &self.spans.json
     }
 
-    /// The kinds of notices that the caller subscribes to.
+    /// The kinds of notifications that the caller subscribes to.
     #[must_use]
     pub fn filter(&self) -> &SubscriptionFilter {
         &self.filter
@@ -498,7 +498,7 @@ impl RawParams {
         Self { addition: Some(Box::new(Addition::Retry(retry))), ..self }
     }
 
-    /// Adds the kinds of notices that the caller subscribes to.
+    /// Adds the kinds of notifications that the caller subscribes to.
     pub(crate) fn with_filter(self, filter: SubscriptionFilter) -> Self {
         Self { addition: Some(Box::new(Addition::Filter(Box::new(filter)))), ..self }
     }

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::Ask;
+use super::InputRequest;
 use crate::json::{Json, Text};
 
 /// The input requests that end an exchange of a call ([`Session::finish_round`](crate::Session::finish_round)). The caller sends its
@@ -21,7 +21,7 @@ pub struct InputRound {
 pub(crate) struct RoundInput {
     /// The name of the input request. Its answer in the retry has the same name.
     pub(crate) name: Text,
-    pub(crate) ask: Ask,
+    pub(crate) ask: InputRequest,
     /// The sampling depth that the frame states.
     pub(crate) depth: u8,
 }
@@ -35,7 +35,7 @@ impl InputRound {
 
     /// Adds an input request. The answer to it is found by `name` ([`Retry::answer`]), which no other input request of the round may have.
     #[must_use]
-    pub fn ask(mut self, name: impl Into<Text>, ask: impl Into<Ask>) -> Self {
+    pub fn ask(mut self, name: impl Into<Text>, ask: impl Into<InputRequest>) -> Self {
         self.inputs.push(RoundInput { name: name.into(), ask: ask.into(), depth: 0 });
         self
     }

@@ -1,11 +1,11 @@
-//! The kinds of notices that a subscription includes (MCP 2026-07-28, Subscriptions).
+//! The kinds of notifications that a subscription includes (MCP 2026-07-28, Subscriptions).
 
 use alloc::vec::Vec;
 
-use super::Notice;
+use super::Notification;
 use crate::json::Text;
 
-/// The kinds of notices that a subscription includes.
+/// The kinds of notifications that a subscription includes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscriptionFilter {
@@ -20,15 +20,15 @@ pub struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
-    /// Returns `true` if the filter has the kind of this notice. Always `false` for a kind that no filter can have, such as
-    /// [`Notice::ResourceValue`], which belongs to a subscription of Tesseron.
+    /// Returns `true` if the filter has the kind of this notification. Always `false` for a kind that no filter can have, such as
+    /// [`Notification::ResourceValue`], which belongs to a subscription of Tesseron.
     #[must_use]
-    pub fn wants(&self, notice: &Notice) -> bool {
-        match notice {
-            Notice::ToolsChanged => self.tools,
-            Notice::PromptsChanged => self.prompts,
-            Notice::ResourcesChanged => self.resources,
-            Notice::ResourceUpdated { uri } => self.uris.contains(uri),
+    pub fn wants(&self, notification: &Notification) -> bool {
+        match notification {
+            Notification::ToolsChanged => self.tools,
+            Notification::PromptsChanged => self.prompts,
+            Notification::ResourcesChanged => self.resources,
+            Notification::ResourceUpdated { uri } => self.uris.contains(uri),
             _ => false,
         }
     }

@@ -1,10 +1,10 @@
-//! The terms that all dialects share: capabilities, input requests, answers, replies, progress and notices.
+//! The terms that all dialects share: capabilities, input requests, answers, replies, progress and notifications.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use super::{Consent, Elicit, OpenUrl};
+use super::{Elicit, OpenUrl, OpenUrlResult};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 
@@ -143,7 +143,7 @@ pub enum Op {
     /// Ping the peer. A ping is never cancelled. If no response comes in time, the call times out, and [`crate::Violation::PingUnanswered`]
     /// is reported.
     Ping,
-    /// Listen for notices, until the subscription ends (MCP 2026-07-28).
+    /// Listen for notifications, until the subscription ends (MCP 2026-07-28).
     Listen,
     /// A method outside the protocol.
     Custom,
@@ -165,7 +165,7 @@ impl Op {
 /// An input request: a request of a callee to its caller while a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ask {
+pub enum InputRequest {
     /// Sampling: ask the caller's model.
     Sample(Box<Sample>),
     /// Elicitation in form mode: ask the caller's user to fill in a form.
@@ -173,7 +173,7 @@ pub enum Ask {
     /// Elicitation in URL mode: ask the caller's user to open a URL (MCP 2025-11-25 and later).
     OpenUrl(Box<OpenUrl>),
     /// Confirmation: ask the caller's user for yes or no. An error reply counts as no. The caller receives a confirmation as
-    /// [`Ask::Elicit`] with a form without fields.
+    /// [`InputRequest::Elicit`] with a form without fields.
     Confirm {
         /// The message for the user.
         message: String,
@@ -182,7 +182,7 @@ pub enum Ask {
     Roots,
 }
 
-impl Ask {
+impl InputRequest {
     /// The capabilities that a caller must declare to receive this input request.
     #[must_use]
     pub fn required_capabilities(&self) -> Capabilities {
@@ -206,13 +206,13 @@ impl Ask {
     }
 }
 
-impl From<Sample> for Ask {
+impl From<Sample> for InputRequest {
     fn from(sample: Sample) -> Self {
         Self::Sample(Box::new(sample))
     }
 }
 
-impl From<OpenUrl> for Ask {
+impl From<OpenUrl> for InputRequest {
     fn from(open: OpenUrl) -> Self {
         Self::OpenUrl(Box::new(open))
     }
@@ -242,30 +242,30 @@ impl Sample {
     }
 }
 
-/// The answer to an [`Ask`].
+/// The answer to an [`InputRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Answer {
-    /// The answer to [`Ask::Sample`].
-    Sample(Sampled),
-    /// The answer to [`Ask::Elicit`].
-    Elicit(Elicited),
-    /// The answer to [`Ask::OpenUrl`].
-    OpenUrl(Consent),
-    /// The answer to [`Ask::Confirm`], as the callee gets it. The caller gives an [`Answer::Elicit`].
+pub enum InputResponse {
+    /// The answer to [`InputRequest::Sample`].
+    Sample(SampleResult),
+    /// The answer to [`InputRequest::Elicit`].
+    Elicit(ElicitResult),
+    /// The answer to [`InputRequest::OpenUrl`].
+    OpenUrl(OpenUrlResult),
+    /// The answer to [`InputRequest::Confirm`], as the callee gets it. The caller gives an [`InputResponse::Elicit`].
     Confirm(bool),
-    /// The answer to [`Ask::Roots`]: an array of `{uri, name?}`.
+    /// The answer to [`InputRequest::Roots`]: an array of `{uri, name?}`.
     Roots(Json),
-    /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`], or for [`Ask::Confirm`] a no. A
-    /// retry (MCP 2026-07-28) cannot contain an error: for elicitation the retry says that the user made no decision, and for sampling and
-    /// roots the refusal ends the call.
+    /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`], or for [`InputRequest::Confirm`] a
+    /// no. A retry (MCP 2026-07-28) cannot contain an error: for elicitation the retry says that the user made no decision, and for
+    /// sampling and roots the refusal ends the call.
     Refused(RpcError),
 }
 
 /// A model's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Sampled {
+pub struct SampleResult {
     /// The text. Blocks of content that are not text are included as JSON.
     pub text: String,
     /// The name of the model.
@@ -274,7 +274,7 @@ pub struct Sampled {
     pub result: Option<Json>,
 }
 
-impl Sampled {
+impl SampleResult {
     /// An answer that is text.
     #[must_use]
     pub fn new(text: impl Into<String>, model: impl Into<String>) -> Self {
@@ -284,7 +284,7 @@ impl Sampled {
 
 /// A user's answer to a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Elicited {
+pub enum ElicitResult {
     /// The form, filled in.
     Accept(Json),
     /// The user declined.
@@ -312,7 +312,7 @@ pub struct Progress {
 impl Progress {
     /// An update with the value `current` of `total`.
     #[must_use]
-    pub fn count(current: u64, total: u64) -> Self {
+    pub fn step(current: u64, total: u64) -> Self {
         Self { value: Some(current as f64), total: Some(total as f64), ..Self::default() }
     }
 
@@ -434,7 +434,7 @@ impl LogRecord {
 /// A notification that belongs to no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Notice {
+pub enum Notification {
     /// The tools of the server changed.
     ToolsChanged,
     /// The current actions of a Tesseron app: an array.
@@ -450,8 +450,8 @@ pub enum Notice {
         /// The URI of the resource.
         uri: Text,
     },
-    /// The new value of a subscribed resource. To a peer of MCP that has made a handshake, this notice is sent as
-    /// [`Notice::ResourceUpdated`], without the value. The subscriptions of MCP 2026-07-28 do not include this notice: publish
+    /// The new value of a subscribed resource. To a peer of MCP that has made a handshake, this notification is sent as
+    /// [`Notification::ResourceUpdated`], without the value. The subscriptions of MCP 2026-07-28 do not include this notification: publish
     /// `ResourceUpdated` instead ([`Session::publish`](crate::Session::publish)).
     ResourceValue {
         /// The name of the subscription. Ignored on MCP.
@@ -461,8 +461,8 @@ pub enum Notice {
         /// The new value.
         value: Json,
     },
-    /// The server has ended the subscription (MCP 2026-07-28): no notice of a change follows until this end subscribes again. This notice
-    /// cannot be sent.
+    /// The server has ended the subscription (MCP 2026-07-28): no notification of a change follows until this end subscribes again. This
+    /// notification cannot be sent.
     SubscriptionEnded,
     /// The roots of the client changed.
     RootsChanged,
@@ -489,12 +489,12 @@ mod tests {
     use crate::dialect::Sample;
 
     /// A regression: a sampling request with `toolChoice` and without `tools` was refused for lack of the capability `sampling_tools`, but
-    /// [`Ask::required_capabilities`] did not contain that capability.
+    /// [`InputRequest::required_capabilities`] did not contain that capability.
     #[test]
     fn sampling_with_tools_or_a_tool_choice_requires_the_capability_for_tools() {
         let needs_tools = |params: &str| {
             let sample = Sample { params: Some(Json::parse(params.to_owned()).unwrap()), ..Sample::new("?") };
-            Ask::Sample(sample.into()).required_capabilities().sampling_tools
+            InputRequest::Sample(sample.into()).required_capabilities().sampling_tools
         };
         assert_eq!([r#"{"tools":[]}"#, r#"{"toolChoice":{}}"#, r#"{"maxTokens":1}"#].map(needs_tools), [true, true, false]);
     }

@@ -17,7 +17,7 @@ use super::peer_ids::IdUse;
 use super::progress::{Reporter, UpdateStep, WindowOpening};
 use super::route::{Lane, ReplyKind};
 use super::types::{AskError, CheckpointError, InputMode, NotLive, ProgressError, Reported, ServeOptions};
-use crate::dialect::{Answer, Ask, AskUnfit, CutShort, InputRound, Progress, Reply};
+use crate::dialect::{AskUnfit, CutShort, InputRequest, InputResponse, InputRound, Progress, Reply};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::time::Instant;
@@ -109,7 +109,7 @@ impl Session {
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent.
-    pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
+    pub fn request_input(&mut self, id: InboundId, ask: InputRequest, now: Instant) -> Result<InputKey, AskError> {
         self.advance(now);
         let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
         if self.ending.has_peer_ended() {
@@ -167,7 +167,7 @@ impl Session {
     ///
     /// # Errors
     /// [`AskError`] if it may not be part of a round, or if the call is over.
-    pub fn check_round_input(&self, id: InboundId, ask: &Ask) -> Result<u8, AskError> {
+    pub fn check_round_input(&self, id: InboundId, ask: &InputRequest) -> Result<u8, AskError> {
         self.admit_ask(id, ask, InputMode::Rounds)
     }
 
@@ -262,7 +262,7 @@ impl Session {
     /// `false`, and a call on a lane that is not blocked waits for the session's window, only a final update ([`UpdateStep::Final`]) is
     /// sent.
     ///
-    /// If the call is a subscription with waiting notices, sends these instead, and returns `true` if at least one was sent.
+    /// If the call is a subscription with waiting notifications, sends these instead, and returns `true` if at least one was sent.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
         if inbound.has_notices() {
@@ -464,7 +464,7 @@ impl Session {
 
     /// Checks that a call is active, that its input mode is `mode`, and that it may make this input request. Returns the sampling depth of
     /// the input request.
-    fn admit_ask(&self, id: InboundId, ask: &Ask, mode: InputMode) -> Result<u8, AskError> {
+    fn admit_ask(&self, id: InboundId, ask: &InputRequest, mode: InputMode) -> Result<u8, AskError> {
         let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
         if inbound.input_mode() != mode {
             return Err(AskError::Unsupported);
@@ -517,9 +517,9 @@ impl Session {
     }
 
     /// Queues the event with an answer. A confirmation without a valid answer is reported as `Confirm(false)`.
-    pub(super) fn deliver_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
+    pub(super) fn deliver_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<InputResponse, InputFailed>) {
         let answer = match (input.ask(), answer) {
-            (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),
+            (InputRequest::Confirm { .. }, Err(_)) => Ok(InputResponse::Confirm(false)),
             (_, answer) => answer,
         };
         self.push_event(Event::Input { id: input.asker(), key, answer });

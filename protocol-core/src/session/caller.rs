@@ -10,7 +10,7 @@ use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
 use super::types::{Invoke, InvokeError, NotLive, SendError};
-use crate::dialect::{Answer, Capabilities, RequestsStart, Rules, Stamp, Unfit};
+use crate::dialect::{Capabilities, InputResponse, RequestsStart, Rules, Stamp, Unfit};
 use crate::json::Json;
 use crate::time::Instant;
 use crate::wire::WireId;
@@ -57,12 +57,13 @@ impl Session {
     /// Answers an input request of the peer ([`Event::InputRequested`]).
     ///
     /// If the input request came in a round (MCP 2026-07-28, Multi Round-Trip Requests), the retry is sent after the last answer of the
-    /// round. A retry cannot contain [`Answer::Refused`]. For an input request of a kind that a user answers (elicitation, confirmation),
-    /// the refusal is sent as if the user had made no decision. For any other kind it ends the call with [`Outcome::Unanswered`].
+    /// round. A retry cannot contain [`InputResponse::Refused`]. For an input request of a kind that a user answers (elicitation,
+    /// confirmation), the refusal is sent as if the user had made no decision. For any other kind it ends the call with
+    /// [`Outcome::Unanswered`].
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).
-    pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
+    pub fn provide_input(&mut self, key: InputKey, answer: InputResponse, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let input = self.inbound_inputs.remove(&key).ok_or(NotLive)?;
         match input.exchange() {
@@ -261,14 +262,14 @@ impl Session {
         let Some(input) = self.withdraw_inbound_input(key) else { return };
         if let Some((lane, exchange)) = input.exchange().filter(|_| self.ending.may_write()) {
             let error = input.rules().dialect.call_is_over();
-            self.push_answer(key, lane, exchange, input.rules(), &Answer::Refused(error));
+            self.push_answer(key, lane, exchange, input.rules(), &InputResponse::Refused(error));
         }
     }
 
-    fn push_answer(&mut self, key: InputKey, lane: Lane, exchange: &WireId, rules: &Rules, answer: &Answer) {
+    fn push_answer(&mut self, key: InputKey, lane: Lane, exchange: &WireId, rules: &Rules, answer: &InputResponse) {
         let frame = rules.dialect.write_answer(self.outbox.frames(), exchange, answer);
         let frame = self.bounded_reply(frame, exchange);
-        self.outbox.push(lane, Class::Answer(key), frame);
+        self.outbox.push(lane, Class::InputResponse(key), frame);
     }
 
     /// Removes an input request of the peer that no longer needs an answer.

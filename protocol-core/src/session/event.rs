@@ -6,7 +6,7 @@ use core::fmt;
 use super::ids::{AlarmId, InboundId, InputKey, OutboundId};
 use super::route::Lane;
 use crate::dialect::tesseron::ResumeCredentials;
-use crate::dialect::{Answer, Ask, Caller, LogRecord, Notice, PeerInfo, Progress, Request};
+use crate::dialect::{Caller, InputRequest, InputResponse, LogRecord, Notification, PeerInfo, Progress, Request};
 use crate::error::{MemberFault, RpcError, Unreadable, Violation};
 use crate::json::{Json, Text};
 
@@ -17,8 +17,8 @@ use crate::json::{Json, Text};
 pub enum Event {
     /// The peer's handshake request was answered with a result, or the peer has answered our handshake request or our probe. The peer's
     /// requests are served from now on; a server serves stateless requests without this event. Requests of ours may still be held until the
-    /// peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready). If a client of MCP makes another handshake, the
-    /// event comes again, with the peer of later requests.
+    /// peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready). If a client of MCP makes another handshake,
+    /// the event comes again, with the peer of later requests.
     Ready(Box<PeerInfo>),
     /// An app has sent its hello or its resume, and the owner must accept or refuse it with [`crate::Session::welcome`]. This event comes
     /// only at a Tesseron gateway whose configuration does not set the answer in advance.
@@ -60,8 +60,8 @@ pub enum Event {
         id: InboundId,
         /// The input request.
         key: InputKey,
-        /// The answer, or the reason why there is none. For [`Ask::Confirm`], a missing or invalid answer counts as no.
-        answer: Result<Answer, InputFailed>,
+        /// The answer, or the reason why there is none. For [`InputRequest::Confirm`], a missing or invalid answer counts as no.
+        answer: Result<InputResponse, InputFailed>,
     },
     /// The peer has sent an input request. Answer with [`crate::Session::provide_input`].
     InputRequested {
@@ -70,7 +70,7 @@ pub enum Event {
         /// The outbound call that the input request belongs to, if this is known.
         parent: Option<OutboundId>,
         /// The input request.
-        ask: Ask,
+        ask: InputRequest,
         /// The sampling depth: at least one more than that of the call for a sampling request, and at least that of the call for any other
         /// input request.
         depth: u8,
@@ -102,14 +102,14 @@ pub enum Event {
     /// The peer has sent a log record.
     Log(LogRecord),
     /// The peer has sent a notification that belongs to no call.
-    Notice(Notice),
+    Notification(Notification),
     /// An alarm of [`crate::Session::set_alarm`] is due.
     Alarm(AlarmId),
     /// The peer broke a rule. The session goes on, except after [`Violation::FrameTooLarge`] on the channel, and after a handshake request
     /// of a version that this end does not speak.
     Violation(Violation),
-    /// The peer has sent a frame that is not JSON or is nested too deep, or that should have answered our handshake request or our probe, and
-    /// is no message. The violation is counted, and this event replaces [`Event::Violation`]. If the frame answers a call or an input
+    /// The peer has sent a frame that is not JSON or is nested too deep, or that should have answered our handshake request or our probe,
+    /// and is no message. The violation is counted, and this event replaces [`Event::Violation`]. If the frame answers a call or an input
     /// request of ours, that ends instead, as [`Invalid::Unreadable`] or [`InputFailed::Invalid`], after an [`Event::Violation`]. The event
     /// also comes for a response whose id is the number of an open request of ours, but as text ([`Violation::UnknownResponse`]): it ends
     /// nothing.

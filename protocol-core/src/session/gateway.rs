@@ -65,7 +65,7 @@ impl Session {
         let config = Arc::make_mut(&mut self.config);
         (config.identity, config.capabilities) = (agent, capabilities);
         if let Some(frame) = self.rules.dialect.write_claimed(self.outbox.frames(), at_millis, &self.config.local_end()) {
-            self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
+            self.outbox.push(Lane::CHANNEL, Class::Notification, frame);
         }
         self.confirm();
         self.tidy();

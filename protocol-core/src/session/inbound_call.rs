@@ -25,7 +25,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::config::{Config, ProgressPolicy, RateWindow};
-use crate::dialect::{Answered, Capabilities, Level, Notice, Op, Progress, Rules, SubscriptionFilter};
+use crate::dialect::{Answered, Capabilities, Level, Notification, Op, Progress, Rules, SubscriptionFilter};
 use crate::json::Json;
 use crate::session::lane_queue::Class;
 use crate::session::listener::Listener;
@@ -74,11 +74,11 @@ enum State {
     Cancelled,
 }
 
-/// The progress, checkpoint, input requests and notices of a call, which come before its response.
+/// The progress, checkpoint, input requests and notifications of a call, which come before its response.
 #[derive(Clone, Debug)]
 struct CalleeProgress {
     reporter: Reporter,
-    /// The last progress update, acknowledgement or notice that was queued for this call, and the time when it was written.
+    /// The last progress update, acknowledgement or notification that was queued for this call, and the time when it was written.
     last_progress: Option<(Ticket, Instant)>,
     /// The time at which the kept update or the delayed response is to be sent, if this is armed in the session's timers.
     armed: Option<Instant>,
@@ -303,7 +303,7 @@ impl InboundCall {
 
     // ---- Subscriptions ----
 
-    /// Makes the call a subscription to the kinds of notices in `filter`. A subscription sends no progress and no log records.
+    /// Makes the call a subscription to the kinds of notifications in `filter`. A subscription sends no progress and no log records.
     pub(super) fn listen(&mut self, filter: SubscriptionFilter, rate: RateWindow) {
         (self.token, self.log_level) = (None, None);
         self.callee_progress_mut(rate).listener = Some(Box::new(Listener::new(filter)));
@@ -328,19 +328,19 @@ impl InboundCall {
         Some(())
     }
 
-    /// Adds a notice to the notices that wait to be sent. Returns `false` unless the call is an accepted subscription that includes the
-    /// notice.
-    pub(super) fn publish(&mut self, notice: &Notice) -> bool {
-        self.listener().is_some_and(|listener| listener.publish(notice))
+    /// Adds a notification to the notifications that wait to be sent. Returns `false` unless the call is an accepted subscription that
+    /// includes the notification.
+    pub(super) fn publish(&mut self, notification: &Notification) -> bool {
+        self.listener().is_some_and(|listener| listener.publish(notification))
     }
 
-    /// Returns `true` if a notice waits to be sent.
+    /// Returns `true` if a notification waits to be sent.
     pub(super) fn has_notices(&self) -> bool {
         self.callee_progress.as_ref().and_then(|progress| progress.listener.as_ref()).is_some_and(|listener| listener.has_waiting())
     }
 
-    /// Sends waiting notices while the lane has room. If any are left, the call waits in the progress queue. Returns `true` if at least one
-    /// notice was sent.
+    /// Sends waiting notifications while the lane has room. If any are left, the call waits in the progress queue. Returns `true` if at
+    /// least one notification was sent.
     pub(super) fn flush_notices(
         &mut self,
         id: InboundId,
@@ -352,9 +352,9 @@ impl InboundCall {
         let Some(listener) = &mut callee_progress.listener else { return false };
         let mut sent = false;
         while outbox.has_room(self.lane)
-            && let Some(notice) = listener.take()
+            && let Some(notification) = listener.take()
         {
-            let frame = self.rules.dialect.write_published(outbox.frames(), &self.exchange, &notice);
+            let frame = self.rules.dialect.write_published(outbox.frames(), &self.exchange, &notification);
             callee_progress.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
             sent = true;
         }
@@ -530,7 +530,8 @@ mod transitions {
     use crate::session::outbound_call::transitions::{compare, output};
     use crate::session::{Close, Event, InboundId, Lane, ServeOptions, Session};
     use crate::{
-        Ask, Config, Gone, Identity, Instant, Json, Notice, Progress, RateWindow, Reply, SubscriptionFilter, TransportEnd,
+        Config, Gone, Identity, InputRequest, Instant, Json, Notification, Progress, RateWindow, Reply, SubscriptionFilter,
+        TransportEnd,
     };
 
     /// A session with one inbound call. The peer's id of the call is `c`, and the progress token is `t`.
@@ -634,7 +635,7 @@ mod transitions {
         callee.value += 1.0;
         let _ = callee.session.progress(callee.inbound, Progress::value(callee.value), callee.now);
     };
-    const ASK: Input = |callee| drop(callee.session.request_input(callee.inbound, Ask::Roots, callee.now));
+    const ASK: Input = |callee| drop(callee.session.request_input(callee.inbound, InputRequest::Roots, callee.now));
     const RESPOND: Input = |callee| {
         let _ = callee.session.respond(callee.inbound, Reply::Raw(Json::empty_object()), callee.now);
     };
@@ -700,23 +701,23 @@ mod transitions {
         let offered = SubscriptionFilter { tools: true, ..SubscriptionFilter::default() };
         let _ = callee.session.accept_subscription(callee.inbound, &offered, callee.now);
     };
-    const PUBLISH: Input = |callee| _ = callee.session.publish(&Notice::ToolsChanged, callee.now);
+    const PUBLISH: Input = |callee| _ = callee.session.publish(&Notification::ToolsChanged, callee.now);
     const STOP: Input = |callee| callee.session.set_writable(Lane::CHANNEL, false, callee.now).unwrap();
 
     /// Inputs that only a subscription has.
     const OF_SUBSCRIPTIONS: [(&str, Input); 5] = [
         ("accept", ACCEPT),
-        ("publish a wanted notice", PUBLISH),
-        ("publish another notice", |callee| _ = callee.session.publish(&Notice::PromptsChanged, callee.now)),
-        ("publish a wanted notice, with its lane stopped", |callee| {
+        ("publish a wanted notification", PUBLISH),
+        ("publish another notification", |callee| _ = callee.session.publish(&Notification::PromptsChanged, callee.now)),
+        ("publish a wanted notification, with its lane stopped", |callee| {
             STOP(callee);
             PUBLISH(callee);
         }),
         ("its lane is resumed", |callee| callee.session.set_writable(Lane::CHANNEL, true, callee.now).unwrap()),
     ];
 
-    /// The state of a subscription. It is `Requested` until it is accepted. `Waiting` is the substate of `Listening` in which a notice
-    /// waits for room.
+    /// The state of a subscription. It is `Requested` until it is accepted. `Waiting` is the substate of `Listening` in which a
+    /// notification waits for room.
     fn state_of_subscription(callee: &Callee) -> &'static str {
         let is_requested = |callee: &Callee| {
             callee.session.clone().accept_subscription(callee.inbound, &SubscriptionFilter::default(), callee.now).is_ok()

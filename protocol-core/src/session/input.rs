@@ -18,7 +18,7 @@
 
 use bytes::Bytes;
 
-use crate::dialect::{Ask, Rules};
+use crate::dialect::{InputRequest, Rules};
 use crate::session::lane_queue::Class;
 use crate::session::outbox::{Outbox, Ticket};
 use crate::session::timers::{TimerKey, Timers};
@@ -33,7 +33,7 @@ pub(super) struct OutboundInput {
     asker: InboundId,
     /// The lane of its call.
     lane: Lane,
-    ask: Ask,
+    ask: InputRequest,
     /// The rules of its call.
     rules: &'static Rules,
     /// The sampling depth of a call that is made to answer the input request.
@@ -52,7 +52,7 @@ enum State {
 }
 
 impl OutboundInput {
-    pub(super) fn held(asker: InboundId, lane: Lane, ask: Ask, depth: u8, rules: &'static Rules, frame: Bytes) -> Self {
+    pub(super) fn held(asker: InboundId, lane: Lane, ask: InputRequest, depth: u8, rules: &'static Rules, frame: Bytes) -> Self {
         Self { asker, lane, ask, rules, depth, state: State::Held(frame), armed: None }
     }
 
@@ -83,7 +83,7 @@ impl OutboundInput {
         self.lane
     }
 
-    pub(super) fn ask(&self) -> &Ask {
+    pub(super) fn ask(&self) -> &InputRequest {
         &self.ask
     }
 

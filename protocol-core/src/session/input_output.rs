@@ -124,7 +124,7 @@ impl Session {
     /// | [`Gone::Response`] | the call ends with [`Outcome::Lost`] | the call ends with [`Outcome::Lost`] |
     ///
     /// Our subscription at a server of stateless requests ends with its exchange, and
-    /// [`Notice::SubscriptionEnded`](crate::Notice::SubscriptionEnded) follows if the subscription was acknowledged.
+    /// [`Notification::SubscriptionEnded`](crate::Notification::SubscriptionEnded) follows if the subscription was acknowledged.
     ///
     /// A lost lane counts as writable, even if it was stopped, so that its frames can be polled. On Tesseron, the output of the lane is
     /// dropped, unless the lane is the channel. At a server of MCP, frames that are queued on the lane can still be polled, even for a

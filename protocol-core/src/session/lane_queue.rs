@@ -23,7 +23,7 @@ pub(super) enum Class {
     Reply(ReplyKind),
     /// A reply for which the session keeps no call. [`crate::Limits::unsolicited_replies`] bounds the number of these replies.
     Unsolicited(ReplyKind),
-    /// Progress of an inbound call, or the acknowledgement or a notice of a subscription.
+    /// Progress of an inbound call, or the acknowledgement or a notification of a subscription.
     Progress(InboundId),
     /// An input request on behalf of an inbound call, or its cancel.
     InputRequest,
@@ -34,9 +34,9 @@ pub(super) enum Class {
     /// The cancel of a request of ours.
     Cancel(ExchangeId),
     /// The answer to an input request of the peer.
-    Answer(InputKey),
+    InputResponse(InputKey),
     /// Any other notification.
-    Notice,
+    Notification,
 }
 
 impl Class {
@@ -44,8 +44,8 @@ impl Class {
     /// peer has ended its side.
     pub(super) const fn is_report(self) -> bool {
         match self {
-            Self::Reply(_) | Self::Unsolicited(_) | Self::Answer(_) | Self::Request(_) => false,
-            Self::Progress(_) | Self::InputRequest | Self::Log(_) | Self::Cancel(_) | Self::Notice => true,
+            Self::Reply(_) | Self::Unsolicited(_) | Self::InputResponse(_) | Self::Request(_) => false,
+            Self::Progress(_) | Self::InputRequest | Self::Log(_) | Self::Cancel(_) | Self::Notification => true,
         }
     }
 
@@ -55,8 +55,8 @@ impl Class {
             Self::Progress(_) | Self::InputRequest | Self::Log(Some(_)) => RouteKind::Within,
             Self::Request(exchange) => RouteKind::Request(exchange),
             Self::Cancel(exchange) => RouteKind::Cancel(exchange),
-            Self::Answer(key) => RouteKind::Answer(key),
-            Self::Log(None) | Self::Notice => RouteKind::Notice,
+            Self::InputResponse(key) => RouteKind::InputResponse(key),
+            Self::Log(None) | Self::Notification => RouteKind::Notification,
         }
     }
 }

@@ -4,16 +4,16 @@
 //!   receipt ---> Requested --- accept: the acknowledgement is sent ---> Listening --- publish ---> Listening
 //! ```
 //!
-//! While the lane has no room, notices wait. A notice that waits already is not added again, so at most one notice waits for each list and
-//! each resource in the filter. The subscription ends with its call.
+//! While the lane has no room, notifications wait. A notification that waits already is not added again, so at most one notification waits
+//! for each list and each resource in the filter. The subscription ends with its call.
 
 use alloc::collections::VecDeque;
 
-use crate::dialect::{Notice, SubscriptionFilter};
+use crate::dialect::{Notification, SubscriptionFilter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Listener {
-    /// In `Requested`, the kinds of notices that the caller wants; in `Listening`, the kinds that the caller gets.
+    /// In `Requested`, the kinds of notifications that the caller wants; in `Listening`, the kinds that the caller gets.
     filter: SubscriptionFilter,
     state: State,
 }
@@ -21,9 +21,9 @@ pub(super) struct Listener {
 #[derive(Clone, Debug)]
 enum State {
     Requested,
-    /// The notices that wait for room, oldest first.
+    /// The notifications that wait for room, oldest first.
     Listening {
-        waiting: VecDeque<Notice>,
+        waiting: VecDeque<Notification>,
     },
 }
 
@@ -41,19 +41,19 @@ impl Listener {
         Some(&self.filter)
     }
 
-    /// Adds a notice to those that wait, unless it waits already. Returns `false` if the subscription does not include the notice, or was
-    /// not accepted yet.
-    pub(super) fn publish(&mut self, notice: &Notice) -> bool {
+    /// Adds a notification to those that wait, unless it waits already. Returns `false` if the subscription does not include the
+    /// notification, or was not accepted yet.
+    pub(super) fn publish(&mut self, notification: &Notification) -> bool {
         let State::Listening { waiting } = &mut self.state else { return false };
-        let wants = self.filter.wants(notice);
-        if wants && !waiting.contains(notice) {
-            waiting.push_back(notice.clone());
+        let wants = self.filter.wants(notification);
+        if wants && !waiting.contains(notification) {
+            waiting.push_back(notification.clone());
         }
         wants
     }
 
-    /// Takes the oldest notice that waits.
-    pub(super) fn take(&mut self) -> Option<Notice> {
+    /// Takes the oldest notification that waits.
+    pub(super) fn take(&mut self) -> Option<Notification> {
         let State::Listening { waiting } = &mut self.state else { return None };
         waiting.pop_front()
     }

@@ -1,15 +1,15 @@
-//! The methods of a server whose callers listen for notices (MCP 2026-07-28, Subscriptions).
+//! The methods of a server whose callers listen for notifications (MCP 2026-07-28, Subscriptions).
 
 use super::Session;
 use super::event::CancelReason;
 use super::ids::InboundId;
 use super::types::NotLive;
-use crate::dialect::{CutShort, Notice, SubscriptionFilter};
+use crate::dialect::{CutShort, Notification, SubscriptionFilter};
 use crate::time::Instant;
 
 impl Session {
-    /// Accepts a subscription ([`crate::Request::Listen`]) for those of its kinds of notices that are in `offered`. Sends the
-    /// acknowledgement to the caller, and from now on the notices that are [published](Self::publish). To end the subscription, call
+    /// Accepts a subscription ([`crate::Request::Listen`]) for those of its kinds of notifications that are in `offered`. Sends the
+    /// acknowledgement to the caller, and from now on the notifications that are [published](Self::publish). To end the subscription, call
     /// [`respond`](Self::respond) with [`crate::Reply::Done`]. The caller ends it with a cancel ([`crate::Event::Cancelled`]).
     ///
     /// # Errors
@@ -22,17 +22,18 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a notice to every accepted subscription that includes it, and returns the number of these subscriptions. While a lane has no
-    /// room, the notice waits; the same notice waits only once. For a change of a resource pass [`Notice::ResourceUpdated`];
-    /// [`Notice::ResourceValue`] reaches no subscription. For a peer that has made a handshake, use [`notify`](Self::notify).
-    pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
+    /// Sends a notification to every accepted subscription that includes it, and returns the number of these subscriptions. While a lane
+    /// has no room, the notification waits; the same notification waits only once. For a change of a resource pass
+    /// [`Notification::ResourceUpdated`]; [`Notification::ResourceValue`] reaches no subscription. For a peer that has made a handshake,
+    /// use [`notify`](Self::notify).
+    pub fn publish(&mut self, notification: &Notification, now: Instant) -> usize {
         self.advance(now);
         let mut reached: usize = 0;
         for id in self.inbound_calls.ids() {
             let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { continue };
-            if inbound.publish(notice) {
+            if inbound.publish(notification) {
                 reached = reached.saturating_add(1);
-                // `is_first` has no effect on notices.
+                // `is_first` has no effect on notifications.
                 self.flush(id, false);
             }
         }
@@ -42,7 +43,7 @@ impl Session {
 }
 
 impl Session {
-    /// Sends the waiting notices of a subscription while its lane has room. Returns `true` if at least one was sent.
+    /// Sends the waiting notifications of a subscription while its lane has room. Returns `true` if at least one was sent.
     pub(super) fn flush_notices(&mut self, id: InboundId) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return false };
         inbound.flush_notices(id, self.now, &mut self.outbox, &mut self.progress_queue)

@@ -8,7 +8,7 @@
 //! | `progress`, `depth`, `request_rate` | the rules of progress, of sampling depth and of the rate of requests |
 //! | `peer_ids`, `recent_caller`, `terms` | the peer's ids; the caller of the last stateless request; the rules, capabilities and log level under which a request is served |
 //! | `stats`, `monotonic_map` | counters; a map for keys that nearly always come in rising order |
-//! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
+//! | `caller`, `rounds`, `callee`, `gateway`, `notifications`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
 //! | `types`, `event`, `ids`, `route`, `pending` | the types that methods take and return |
 //!
@@ -34,7 +34,7 @@ mod lane_queue;
 mod listener;
 mod listening;
 mod monotonic_map;
-mod notices;
+mod notifications;
 mod opening;
 mod outbound_call;
 mod outbox;

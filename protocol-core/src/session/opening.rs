@@ -260,7 +260,7 @@ impl Session {
                 self.handshake.complete();
                 self.set_peer(peer.into());
                 if let Some(frame) = self.rules.dialect.write_handshake_confirmation(self.outbox.frames()) {
-                    self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
+                    self.outbox.push(Lane::CHANNEL, Class::Notification, frame);
                 }
                 self.release_held();
                 if let Some(change) = self.change.take() {

@@ -565,7 +565,7 @@ pub(super) mod transitions {
     use super::State;
     use crate::dialect::tesseron::{ClaimState, GatewayConfig, Welcome};
     use crate::session::{Close, Event, Invalid, OutboundId, Outcome, Session};
-    use crate::{Answer, CancelReason, Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd};
+    use crate::{CancelReason, Capabilities, Config, Identity, InputResponse, Instant, Invoke, Json, Op, RpcError, TransportEnd};
 
     /// A session with one call. On MCP the call and its progress token have the id 2; at a Tesseron gateway the call has the id 1.
     struct Caller {
@@ -636,7 +636,7 @@ pub(super) mod transitions {
         ("our answer to the input request", |caller| {
             let open = caller.session.inbound_inputs.keys().next().copied();
             if let Some(key) = open {
-                caller.session.provide_input(key, Answer::Refused(RpcError::internal("no")), caller.now).unwrap();
+                caller.session.provide_input(key, InputResponse::Refused(RpcError::internal("no")), caller.now).unwrap();
             }
         }),
         ("the peer withdraws the input request", |caller| {
@@ -814,8 +814,8 @@ pub(super) mod transitions {
         ("a round", ROUND),
         ("a round with a state alone", DELAY),
         ("a round with nothing", |caller| caller.asks(r#""_meta":{}"#)),
-        ("our answer to the round", |caller| caller.answer(Answer::Roots(Json::parse("[]").unwrap()))),
-        ("our refusal to answer the round", |caller| caller.answer(Answer::Refused(RpcError::internal("no")))),
+        ("our answer to the round", |caller| caller.answer(InputResponse::Roots(Json::parse("[]").unwrap()))),
+        ("our refusal to answer the round", |caller| caller.answer(InputResponse::Refused(RpcError::internal("no")))),
         ("50 ms", |caller| {
             caller.now = caller.now.saturating_add(Duration::from_millis(50));
             caller.session.handle_timeout(caller.now);
@@ -841,7 +841,7 @@ pub(super) mod transitions {
             self.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"resultType":"input_required",{members}}}}}"#));
         }
 
-        fn answer(&mut self, answer: Answer) {
+        fn answer(&mut self, answer: InputResponse) {
             let open = self.session.inbound_inputs.keys().next().copied();
             if let Some(key) = open {
                 self.session.provide_input(key, answer, self.now).unwrap();

@@ -12,8 +12,8 @@
 //! The channel is always open. Frames of one lane are polled in the order in which they were queued; lanes are polled in turn.
 //!
 //! There are three kinds of frames. Frames that must be sent (responses, cancels, the handshake) are always queued: the tables of
-//! exchanges, and the limit on unsolicited replies, bound the number of these frames. Calls, input requests and notices are refused while
-//! their lane is [congested](Outbox::is_congested). Progress is merged and log records are dropped while their lane has no
+//! exchanges, and the limit on unsolicited replies, bound the number of these frames. Calls, input requests and notifications are refused
+//! while their lane is [congested](Outbox::is_congested). Progress is merged and log records are dropped while their lane has no
 //! [room](Outbox::has_room).
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -344,8 +344,8 @@ impl Outbox {
         self.channel.is_empty() && self.others.values().all(LaneQueue::is_empty)
     }
 
-    /// Returns `true` if so much output is queued on a lane that new calls, input requests and notices on it are refused, or if the lane is
-    /// not open.
+    /// Returns `true` if so much output is queued on a lane that new calls, input requests and notifications on it are refused, or if the
+    /// lane is not open.
     #[inline]
     pub(super) fn is_congested(&self, lane: Lane) -> bool {
         self.queue(lane).is_none_or(|queue| queue.bytes() >= self.limit)
@@ -404,7 +404,7 @@ mod tests {
     fn frames_are_polled_in_the_order_in_which_they_were_queued() {
         let mut outbox = outbox(100);
         for text in ["a", "b", "c"] {
-            push(&mut outbox, Class::Notice, text);
+            push(&mut outbox, Class::Notification, text);
         }
         assert_eq!(
             [pop(&mut outbox), pop(&mut outbox), pop(&mut outbox), pop(&mut outbox)],
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn a_withdrawn_frame_is_never_polled_and_a_polled_one_cannot_be_withdrawn() {
         let mut outbox = outbox(100);
-        let (a, b) = (push(&mut outbox, Class::Notice, "a"), push(&mut outbox, Class::Notice, "b"));
+        let (a, b) = (push(&mut outbox, Class::Notification, "a"), push(&mut outbox, Class::Notification, "b"));
         assert!(outbox.is_unpolled(a));
         assert!(outbox.withdraw(a));
         assert!(!outbox.withdraw(a));
@@ -428,9 +428,9 @@ mod tests {
     #[test]
     fn entries_of_withdrawn_frames_do_not_pile_up_after_a_frame_that_stays() {
         let mut outbox = outbox(100);
-        push(&mut outbox, Class::Notice, "stays");
+        push(&mut outbox, Class::Notification, "stays");
         for _ in 0..10_000 {
-            let ticket = push(&mut outbox, Class::Notice, "goes");
+            let ticket = push(&mut outbox, Class::Notification, "goes");
             assert!(outbox.withdraw(ticket));
         }
         // The first length is the number of entries.
@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn regression_all_updates_of_a_call_are_withdrawn_however_many_there_are() {
         let mut outbox = outbox(1);
-        let mut last = push(&mut outbox, Class::Notice, "stays");
+        let mut last = push(&mut outbox, Class::Notification, "stays");
         for _ in 0..1_000 {
             last = push(&mut outbox, Class::Progress(InboundId(1)), "goes");
         }
@@ -464,15 +464,15 @@ mod tests {
     #[test]
     fn memory_of_withdrawn_frames_does_not_pile_up_after_a_frame_that_stays() {
         let mut outbox = outbox(100);
-        push(&mut outbox, Class::Notice, "stays");
+        push(&mut outbox, Class::Notification, "stays");
         let text = "goes".repeat(200);
         for _ in 0..10_000 {
-            let ticket = push(&mut outbox, Class::Notice, &text);
+            let ticket = push(&mut outbox, Class::Notification, &text);
             assert!(outbox.withdraw(ticket));
             // The second length is the number of bytes of withdrawn frames.
             assert!(outbox.channel.lengths().1 <= KEPT_CAPACITY + text.len());
         }
-        push(&mut outbox, Class::Notice, "stays, too");
+        push(&mut outbox, Class::Notification, "stays, too");
         let mut lines = LineEncoder::new();
         assert_eq!(
             (outbox.pop_into(&mut lines), outbox.pop_into(&mut lines), outbox.pop_into(&mut lines)),
@@ -487,11 +487,11 @@ mod tests {
         // Bit `n` of `ways` decides how the `n`th frame is taken.
         for ways in 0..16_u32 {
             let mut outbox = outbox(100);
-            push(&mut outbox, Class::Notice, "a");
+            push(&mut outbox, Class::Notification, "a");
             let gone = push(&mut outbox, Class::Log(None), "gone");
             push(&mut outbox, Class::Unsolicited(ReplyKind::Refused), &long);
             let long_gone = push(&mut outbox, Class::Unsolicited(ReplyKind::Refused), &long);
-            outbox.push_taken(Lane::CHANNEL, Class::Notice, frame("apart"));
+            outbox.push_taken(Lane::CHANNEL, Class::Notification, frame("apart"));
             push(&mut outbox, Class::Log(None), "b");
             assert!(outbox.withdraw(gone) && outbox.withdraw(long_gone));
             assert_eq!((outbox.bytes(), outbox.unsolicited_replies(Lane::CHANNEL)), (7 + long.len(), 1));
@@ -515,7 +515,7 @@ mod tests {
     fn the_oldest_log_records_are_dropped_only_if_that_frees_enough_bytes() {
         let mut outbox = outbox(2);
         push(&mut outbox, Class::Log(None), "a");
-        push(&mut outbox, Class::Notice, "kept");
+        push(&mut outbox, Class::Notification, "kept");
         push(&mut outbox, Class::Log(None), "bb");
         push(&mut outbox, Class::Log(None), "ccc");
         assert_eq!(outbox.drop_oldest_logs(Lane::CHANNEL, 7), 0);
@@ -534,7 +534,7 @@ mod tests {
                 outbox.push_taken(lane, Class::InputRequest, frame(text));
             }
         }
-        push(&mut outbox, Class::Notice, "channel");
+        push(&mut outbox, Class::Notification, "channel");
         outbox.set_writable(one, false);
         let polled = |outbox: &mut Outbox| {
             core::iter::from_fn(|| outbox.pop())
@@ -564,6 +564,6 @@ mod tests {
         push(&mut outbox, Class::Log(Some(InboundId(1))), "of a call");
         push(&mut outbox, Class::Log(None), "of none");
         let routes = [outbox.pop(), outbox.pop()].map(|transmit| transmit.unwrap().route.kind);
-        assert_eq!(routes, [RouteKind::Within, RouteKind::Notice]);
+        assert_eq!(routes, [RouteKind::Within, RouteKind::Notification]);
     }
 }

@@ -1,4 +1,4 @@
-//! The queue of calls whose progress or notices wait for the session's rate window and room on their lane, or only for room.
+//! The queue of calls whose progress or notifications wait for the session's rate window and room on their lane, or only for room.
 //!
 //! | Ticket of the call | `join` for the window | `join` for room | `leave` |
 //! |---|---|---|---|
@@ -7,7 +7,7 @@
 //! | for room | a new ticket for the window | stays | none |
 //!
 //! Calls are served in the order of their tickets, so that a call that reports rarely is served even if another reports often. Final
-//! updates and the notices of a subscription wait only for room, and come before all others.
+//! updates and the notifications of a subscription wait only for room, and come before all others.
 //!
 //! Each lane has a queue, and the tickets of all lanes are numbered together. A lane without room is skipped until it has room again
 //! (`block`, `unblock`), so that a peer that reads one lane slowly delays no other lane.

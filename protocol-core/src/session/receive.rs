@@ -18,7 +18,8 @@ use super::{
 };
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, EarlyMessage, Level, LogRecord, Message, Op, Progress, Refusal, Request, ResponseBody, ResultFit, Rules, StatelessCaller,
+    EarlyMessage, InputRequest, Level, LogRecord, Message, Op, Progress, Refusal, Request, ResponseBody, ResultFit, Rules,
+    StatelessCaller,
 };
 use crate::error::{RpcError, Unreadable, Violation};
 use crate::json::{Json, Text};
@@ -58,7 +59,7 @@ impl Session {
                 let terms = self.terms(caller, &frame);
                 self.handle_request(id, request.map(|request| request.cut(frame)), meta, token, depth, terms)
             }
-            Message::Ask { id, ask, parent, depth } => self.handle_ask(id, ask, parent, depth),
+            Message::InputRequest { id, ask, parent, depth } => self.handle_ask(id, ask, parent, depth),
             Message::Cancel { id, reason } => self.handle_cancel(&id, reason),
             Message::PeerChanged(change) => self.handle_change(change),
             Message::AnsweredByDialect { id, result, is_stateless } => {
@@ -74,10 +75,12 @@ impl Session {
             Message::HandshakeConfirmed => self.handle_confirmation(),
             Message::Log { record, invocation } => self.handle_log(record, invocation),
             Message::Acknowledged { number, accepted } => self.handle_acknowledged(number, &accepted),
-            Message::Published { number, notice } => self.handle_published(number, notice),
+            Message::Published { number, notification } => self.handle_published(number, notification),
             Message::SubscriptionCancelled { number } => self.handle_subscription_cancel(number),
-            Message::Notice(notice) if self.handshake.serves_requests() => self.push_event(Event::Notice(notice)),
-            Message::Notice(_) => self.violation(Violation::OutOfPhase),
+            Message::Notification(notification) if self.handshake.serves_requests() => {
+                self.push_event(Event::Notification(notification))
+            }
+            Message::Notification(_) => self.violation(Violation::OutOfPhase),
             Message::Batch(all) => {
                 for message in all {
                     if self.is_closed() {
@@ -326,7 +329,7 @@ impl Session {
         match self.config.depth.inference {
             DepthInference::Off => 0,
             DepthInference::DeepestOpen => {
-                let open = self.outbound_inputs.values().filter(|input| matches!(input.ask(), Ask::Sample(_)));
+                let open = self.outbound_inputs.values().filter(|input| matches!(input.ask(), InputRequest::Sample(_)));
                 open.map(OutboundInput::depth).max().unwrap_or_default()
             }
         }
@@ -344,7 +347,7 @@ impl Session {
     }
 
     /// Takes an input request of the peer (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
-    fn handle_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed_depth: u8) {
+    fn handle_ask(&mut self, id: WireId, ask: Result<Box<InputRequest>, Refusal>, named: Option<u64>, claimed_depth: u8) {
         if !self.handshake.may_send_requests() {
             return self
                 .refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::InputRequest));
@@ -515,8 +518,8 @@ impl Session {
         }
     }
 
-    /// Handles a frame that is no message: ends the exchanges of ours that it was meant to answer, as a malformed response does. A peer that
-    /// serves stateless requests answers a request only on its stream.
+    /// Handles a frame that is no message: ends the exchanges of ours that it was meant to answer, as a malformed response does. A peer
+    /// that serves stateless requests answers a request only on its stream.
     fn handle_unreadable(&mut self, recovered: Recovered, answer: Option<(Option<WireId>, RpcError)>) {
         let Recovered { frame, mut answered } = recovered;
         answered.retain(|number| {

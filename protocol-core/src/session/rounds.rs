@@ -12,7 +12,7 @@ use super::pending::PendingInput;
 use super::route::Lane;
 use super::types::SendError;
 use super::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome, Session};
-use crate::dialect::{Answer, InputRound, Stamp};
+use crate::dialect::{InputResponse, InputRound, Stamp};
 use crate::error::Violation;
 use crate::json::Json;
 use crate::time::Instant;
@@ -186,7 +186,7 @@ impl Session {
 
     /// Takes an answer to an input request of a round. After the last answer, sends the retry. If a retry cannot contain the answer, ends
     /// the call.
-    pub(super) fn handle_round_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
+    pub(super) fn handle_round_answer(&mut self, key: InputKey, input: &InboundInput, answer: &InputResponse) {
         let Some(parent) = input.parent() else { return };
         self.close_input_of_call(Some(parent), key);
         match input.rules().dialect.round_answer(answer, input.can_be_declined()) {

@@ -50,10 +50,10 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// Routes a frame as a notice on the channel.
+    /// Routes a frame as a notification on the channel.
     #[must_use]
     pub const fn new(frame: Bytes) -> Self {
-        Self { frame, route: Route { lane: Lane::CHANNEL, kind: RouteKind::Notice } }
+        Self { frame, route: Route { lane: Lane::CHANNEL, kind: RouteKind::Notification } }
     }
 }
 
@@ -74,16 +74,16 @@ pub enum RouteKind {
     /// The one reply to a request of the peer that came by the lane, or to a frame that could not be read.
     Reply(ReplyKind),
     /// A frame that is sent on behalf of a request of the peer, before the reply: progress, an input request or its cancel, a log record,
-    /// the acknowledgement or a notice of a subscription.
+    /// the acknowledgement or a notification of a subscription.
     Within,
     /// A request of ours.
     Request(ExchangeId),
     /// The cancel of a request of ours.
     Cancel(ExchangeId),
     /// The answer to an input request of the peer.
-    Answer(InputKey),
+    InputResponse(InputKey),
     /// Any other notification: a change of a list, a log record that belongs to no request, the confirmation of a handshake.
-    Notice,
+    Notification,
 }
 
 /// The kind of a reply, for transports on which it matters: over HTTP a refusal has another status than an error of a handler.

@@ -9,14 +9,14 @@
 //! Not drawn: `replace` can also begin the first subscription, and take the place of one that is only requested. `end` can end a requested
 //! subscription, too. `stop` ends any.
 //!
-//! One subscription includes all the kinds of notices that are wanted. To change these kinds, another subscription is requested, the
-//! *successor* (`change`). The current subscription is ended only once the successor is acknowledged (`replace`), so that no notice is
-//! missed. Each change is a call of the owner. Unless the change leaves no kind, the exchange of that call is the successor. If the call
+//! One subscription includes all the kinds of notifications that are wanted. To change these kinds, another subscription is requested, the
+//! *successor* (`change`). The current subscription is ended only once the successor is acknowledged (`replace`), so that no notification
+//! is missed. Each change is a call of the owner. Unless the change leaves no kind, the exchange of that call is the successor. If the call
 //! fails or is cancelled, the current subscription stays as it is.
 
 use alloc::vec::Vec;
 
-use crate::dialect::{Notice, SubscriptionFilter};
+use crate::dialect::{Notification, SubscriptionFilter};
 use crate::json::Text;
 use crate::session::outbox::Ticket;
 use crate::session::timers::{TimerKey, Timers};
@@ -261,14 +261,14 @@ impl Subscriber {
         usize::from(self.current.is_some())
     }
 
-    /// The meaning of a notice for the subscription `exchange`. The URI in the notice is not compared, since it may name a part of a
-    /// resource.
-    pub(super) fn fit(&self, exchange: ExchangeId, notice: &Notice) -> NoticeFit {
+    /// The meaning of a notification for the subscription `exchange`. The URI in the notification is not compared, since it may name a part
+    /// of a resource.
+    pub(super) fn fit(&self, exchange: ExchangeId, notification: &Notification) -> NoticeFit {
         let Some(current) = self.current.as_ref().filter(|current| current.exchange == exchange) else { return NoticeFit::Late };
-        let (is_included, is_agreed) = match notice {
-            Notice::ResourceUpdated { .. } => (!current.included.uris.is_empty(), current.has_agreed_on_resources()),
-            // Only resources can be removed from the wanted kinds, so any other notice that is not included is unknown.
-            notice => (current.included.wants(notice), false),
+        let (is_included, is_agreed) = match notification {
+            Notification::ResourceUpdated { .. } => (!current.included.uris.is_empty(), current.has_agreed_on_resources()),
+            // Only resources can be removed from the wanted kinds, so any other notification that is not included is unknown.
+            notification => (current.included.wants(notification), false),
         };
         match (is_included, is_agreed) {
             (true, _) => NoticeFit::Wanted,
@@ -278,12 +278,12 @@ impl Subscriber {
     }
 }
 
-/// The meaning of a notice for a subscription.
+/// The meaning of a notification for a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoticeFit {
     Wanted,
-    /// The subscription is no longer current, or the notice is about a resource that is no longer wanted.
+    /// The subscription is no longer current, or the notification is about a resource that is no longer wanted.
     Late,
-    /// The peer has not agreed to notices of this kind.
+    /// The peer has not agreed to notifications of this kind.
     Unknown,
 }

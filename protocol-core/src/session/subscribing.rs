@@ -9,7 +9,7 @@ use super::lane_queue::Class;
 use super::outbox::Ticket;
 use super::route::Lane;
 use super::subscriber::{Change, NoticeFit, Subscription};
-use crate::dialect::{Notice, Op, Outgoing, Stamp, SubscriptionFilter};
+use crate::dialect::{Notification, Op, Outgoing, Stamp, SubscriptionFilter};
 use crate::error::Violation;
 use crate::json::{Json, Text};
 use crate::time::Instant;
@@ -48,7 +48,7 @@ impl Session {
     }
 
     /// Handles a call for which no request is sent to a server of stateless requests: it sets the log level, or it leaves the subscription
-    /// without any kind of notice. For any other call, does nothing and returns `false`.
+    /// without any kind of notification. For any other call, does nothing and returns `false`.
     pub(super) fn serve_locally(&mut self, call: &Outgoing) -> bool {
         if let Some(level) = call.level() {
             self.wanted_level = Some(level);
@@ -77,7 +77,7 @@ impl Session {
     }
 
     /// Returns `false` for a held call that changes the subscription, while too much output is queued. The request of a change lists all
-    /// notices of the subscription, so its frame can be much longer than the bytes that were counted while the call was held.
+    /// notifications of the subscription, so its frame can be much longer than the bytes that were counted while the call was held.
     pub(super) fn has_room_for(&self, call: &Outgoing) -> bool {
         let is_change = self.rules.stateless && change_of(call).is_some();
         !is_change || self.outbox.bytes_of(Lane::CHANNEL) < self.config.limits.output_bytes
@@ -154,8 +154,8 @@ impl Session {
         self.finish_call(id, Outcome::Result(Json::empty_object()));
     }
 
-    /// Handles a notice for a subscription.
-    pub(super) fn handle_published(&mut self, number: Option<u64>, notice: Notice) {
+    /// Handles a notification for a subscription.
+    pub(super) fn handle_published(&mut self, number: Option<u64>, notification: Notification) {
         let Some(exchange) = number.map(ExchangeId).filter(|exchange| exchange.0 < self.next) else {
             return self.violation(Violation::UnknownSubscription);
         };
@@ -166,10 +166,10 @@ impl Session {
         let fit = match call {
             Some(_) if is_listening => NoticeFit::Wanted,
             Some(_) => NoticeFit::Unknown,
-            None => self.subscriber.fit(exchange, &notice),
+            None => self.subscriber.fit(exchange, &notification),
         };
         match fit {
-            NoticeFit::Wanted => self.push_event(Event::Notice(notice)),
+            NoticeFit::Wanted => self.push_event(Event::Notification(notification)),
             NoticeFit::Late => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             NoticeFit::Unknown => self.violation(Violation::UnknownSubscription),
         }
@@ -191,7 +191,7 @@ impl Session {
     /// Handles the end of the current subscription: the peer has ended it, or its exchange is lost.
     pub(super) fn handle_subscription_end(&mut self, exchange: ExchangeId) {
         if self.subscriber.end(exchange, &mut self.timers) {
-            self.push_event(Event::Notice(Notice::SubscriptionEnded));
+            self.push_event(Event::Notification(Notification::SubscriptionEnded));
         }
     }
 

@@ -224,7 +224,7 @@ pub struct InvokeError {
     pub call: Box<Invoke>,
 }
 
-/// The reason why the session did not send a call or a notice.
+/// The reason why the session did not send a call or a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -247,9 +247,9 @@ pub enum SendError {
     /// reserves.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
-    /// The parameters, the arguments or the `_meta` are not an object, the list of a notice is not an array, or [`Invoke::new`] was used
-    /// for [`Op::Custom`]. If requests are stateless, this is also the error for an unknown log level, and for a subscription without a
-    /// URI. [`resume_input`](crate::Session::resume_input) also returns it for a value that it cannot continue.
+    /// The parameters, the arguments or the `_meta` are not an object, the list of a notification is not an array, or [`Invoke::new`] was
+    /// used for [`Op::Custom`]. If requests are stateless, this is also the error for an unknown log level, and for a subscription without
+    /// a URI. [`resume_input`](crate::Session::resume_input) also returns it for a value that it cannot continue.
     #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
     /// The frame would be longer than [`crate::Limits::frame_bytes`]. Where a single request lists all subscriptions (MCP 2026-07-28,

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 
 use super::app_state::App;
 use super::manifest::Manifest;
-use super::notices::Change;
+use super::notifications::Change;
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, Leg, RelayedInput, Route, ShownCode};
 use crate::claims::{Admission, ChannelId, Departure};
 use protocol_core::dialect::tesseron::{ClaimState, ResumeCredentials};
-use protocol_core::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
+use protocol_core::dialect::{InputRequest, InputResponse, LogRecord, Notification, PeerInfo, Progress};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{Close, CloseReason, Event, InboundId, InputKey, OutboundId, Outcome, SendError};
@@ -24,7 +24,7 @@ impl Bridge {
             Event::InputRequested { key, parent, ask, .. } => self.ask_agent(channel, key, parent, ask),
             Event::InputGone { key } => self.withdraw_input(channel, key),
             Event::Log(record) => self.pass_log(channel, record),
-            Event::Notice(notice) => self.on_notice(channel, notice),
+            Event::Notification(notification) => self.on_notice(channel, notification),
             Event::Violation(rule) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
             Event::Unreadable(frame) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule: frame.rule }),
             Event::Closed(reason) => self.on_app_closed(channel, reason),
@@ -73,24 +73,24 @@ impl Bridge {
         self.complete_claim_on(channel);
     }
 
-    fn on_notice(&mut self, channel: ChannelId, notice: Notice) {
+    fn on_notice(&mut self, channel: ChannelId, notification: Notification) {
         let Some(app) = self.apps.get_mut(&channel).filter(|app| app.is_accepted()) else { return };
-        match notice {
-            Notice::Actions(list) => {
+        match notification {
+            Notification::Actions(list) => {
                 app.set_actions(&list);
                 if self.registry.is_claimed(channel) {
-                    self.notices.add(Change::Tools);
+                    self.notifications.add(Change::Tools);
                 }
                 self.mark_unprocessed(Leg::Agent);
             }
-            Notice::Resources(list) => {
+            Notification::Resources(list) => {
                 app.set_resources(&list);
                 if self.registry.is_claimed(channel) {
-                    self.notices.add(Change::Resources);
+                    self.notifications.add(Change::Resources);
                 }
                 self.mark_unprocessed(Leg::Agent);
             }
-            Notice::ResourceValue { subscription, .. } => self.pass_update(channel, &subscription),
+            Notification::ResourceValue { subscription, .. } => self.pass_update(channel, &subscription),
             _ => {}
         }
     }
@@ -158,7 +158,7 @@ impl Bridge {
 
     // ---- Input requests ----
 
-    fn ask_agent(&mut self, channel: ChannelId, key: InputKey, parent: Option<OutboundId>, ask: Ask) {
+    fn ask_agent(&mut self, channel: ChannelId, key: InputKey, parent: Option<OutboundId>, ask: InputRequest) {
         let now = self.now;
         let unavailable = translate::unavailable(&ask);
         let asked = match parent.and_then(|parent| self.invocation(channel, parent)) {
@@ -176,11 +176,11 @@ impl Bridge {
                     app.open_input(key, at_agent);
                 }
             }
-            Err(error) => self.answer_app(channel, key, Answer::Refused(error)),
+            Err(error) => self.answer_app(channel, key, InputResponse::Refused(error)),
         }
     }
 
-    pub(super) fn answer_app(&mut self, channel: ChannelId, key: InputKey, answer: Answer) {
+    pub(super) fn answer_app(&mut self, channel: ChannelId, key: InputKey, answer: InputResponse) {
         let now = self.now;
         if let Some(app) = self.apps.get_mut(&channel) {
             app.answer_input(key, answer, now);

@@ -16,7 +16,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use super::agent_profile::AgentProfile;
 use super::manifest::Manifest;
 use super::translate::Purpose;
-use protocol_core::dialect::Answer;
+use protocol_core::dialect::InputResponse;
 use protocol_core::dialect::tesseron::Welcome;
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
@@ -174,7 +174,7 @@ impl App {
         self.inputs.remove(&key)
     }
 
-    pub(super) fn answer_input(&mut self, key: InputKey, answer: Answer, now: Instant) {
+    pub(super) fn answer_input(&mut self, key: InputKey, answer: InputResponse, now: Instant) {
         self.inputs.remove(&key);
         // An error means that the input request no longer needs an answer, for example because the app has withdrawn it.
         let _ = self.session.provide_input(key, answer, now);

@@ -219,7 +219,7 @@ impl Bridge {
             None => text.push_str(" Nothing else waits to be claimed."),
             Some(waiting) => text.push_str(&alloc::format!(" Waiting to be claimed: {waiting}.")),
         }
-        text.push_str(" Ask the user for the code that the app shows now.");
+        text.push_str(" InputRequest the user for the code that the app shows now.");
         self.reply(id, Reply::Tool(ToolOutput::error(text)));
     }
 
@@ -245,9 +245,9 @@ impl Bridge {
     pub(super) fn no_session(&self, app: &str) -> String {
         let mut text = alloc::format!("No claimed session found for app {app:?}.");
         match self.waiting_apps() {
-            None => {
-                text.push_str(" It was restarted or has gone, or was never claimed. Ask the user to open or reload it, and claim")
-            }
+            None => text.push_str(
+                " It was restarted or has gone, or was never claimed. InputRequest the user to open or reload it, and claim",
+            ),
             Some(waiting) => text.push_str(&alloc::format!(" Waiting to be claimed: {waiting}. Claim")),
         }
         text.push_str(" it with tesseron__claim_session and the code that it shows to the user.");
@@ -277,7 +277,7 @@ impl Bridge {
         let routed = self.registry.routed();
         if routed.is_empty() {
             return String::from(
-                "No app is claimed. Ask the user for the code that an app shows, and use tesseron__claim_session.",
+                "No app is claimed. InputRequest the user for the code that an app shows, and use tesseron__claim_session.",
             );
         }
         let (mut described, mut room) = (Vec::new(), self.room());
@@ -331,7 +331,7 @@ impl Bridge {
     fn describe_pending(&self) -> String {
         let pending = self.registry.pending();
         if pending.is_empty() && self.advertised().next().is_none() {
-            return String::from("No app waits to be claimed. Ask the user to open one.");
+            return String::from("No app waits to be claimed. InputRequest the user to open one.");
         }
         let mut entries: Vec<(u64, Json)> = Vec::new();
         for one in &pending {

@@ -30,7 +30,7 @@ mod event;
 mod iso;
 mod manifest;
 mod meta;
-mod notices;
+mod notifications;
 mod resource_uri;
 mod subscribing;
 mod subscription;
@@ -60,7 +60,7 @@ use protocol_core::time::Instant;
 use agent_profile::AgentProfile;
 use app_state::App;
 pub use event::{BridgeEvent, ClaimId, Leg, ShownCode};
-use notices::Notices;
+use notifications::Notifications;
 use subscription::Subscription;
 use types::Claiming;
 pub use types::{Advertised, Surface};
@@ -197,7 +197,7 @@ pub struct Bridge {
     /// Apps that the owner has announced with [`Self::advertise`].
     advertised: Vec<Advertised>,
     /// Notifications for the agent that wait.
-    notices: Notices,
+    notifications: Notifications,
     /// Legs whose sessions may have events that are not handled yet. Each method call that may cause events adds its leg; only
     /// [`Self::process_events`] removes it.
     unprocessed: BTreeSet<Leg>,
@@ -236,7 +236,7 @@ impl Bridge {
             claiming: BTreeMap::new(),
             last_refused: None,
             advertised: Vec::new(),
-            notices: Notices::default(),
+            notifications: Notifications::default(),
             unprocessed: BTreeSet::new(),
             touched: BTreeSet::new(),
             due: BTreeMap::new(),
@@ -377,7 +377,7 @@ impl Bridge {
         if forgets {
             self.forget_subscriptions();
         }
-        if self.notices.poll_timeout().is_some_and(|due| due <= self.now) {
+        if self.notifications.poll_timeout().is_some_and(|due| due <= self.now) {
             self.mark_unprocessed(Leg::Agent);
             self.process_events();
         }
@@ -427,7 +427,7 @@ impl Bridge {
         let frame = session.poll_transmit();
         // Polling the last frame may close the session, and polling any frame of the agent makes room for notifications.
         let closed = session.is_closed();
-        if leg == Leg::Agent && self.notices.has_ready() {
+        if leg == Leg::Agent && self.notifications.has_ready() {
             self.send_notices();
         }
         // Subscriptions that are renewed at a resumed app wait for room, too.
@@ -491,8 +491,8 @@ impl Bridge {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let legs = self.deadlines.first().map(|(due, _)| *due);
-        let notices = self.notices.poll_timeout().filter(|_| self.agent.is_ready());
-        [legs, self.registry.poll_timeout(), notices].into_iter().flatten().min()
+        let notifications = self.notifications.poll_timeout().filter(|_| self.agent.is_ready());
+        [legs, self.registry.poll_timeout(), notifications].into_iter().flatten().min()
     }
 
     // ---- State ----

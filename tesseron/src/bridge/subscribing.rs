@@ -1,6 +1,6 @@
 //! The subscriptions of the agent: its requests, and their renewal when an app reconnects.
 
-use super::notices::Change;
+use super::notifications::Change;
 use super::resource_uri::parts_of;
 use super::subscription::Subscription;
 use super::translate::{self, Purpose};
@@ -90,7 +90,7 @@ impl Bridge {
         let Some(subscription) = self.subscriptions.get_mut(uri) else { return Ok(()) };
         let Some(channel) = subscription.channel() else {
             subscription.mark_unwanted();
-            self.notices.forget(uri);
+            self.notifications.forget(uri);
             return Ok(());
         };
         let name = subscription.name().clone();
@@ -101,7 +101,7 @@ impl Bridge {
             return Err(error);
         }
         // Any other refusal means that the app's session is closing, which ends its subscriptions.
-        self.notices.forget(uri);
+        self.notifications.forget(uri);
         for waiting in self.subscriptions.remove(uri).map(Subscription::end).unwrap_or_default() {
             self.reply(waiting, Reply::Done);
         }
@@ -113,7 +113,7 @@ impl Bridge {
         let subscribed = |subscription: &Subscription| subscription.channel() == Some(channel) && subscription.name() == name;
         let uri = self.subscriptions.iter().find(|(_, subscription)| subscribed(subscription)).map(|(uri, _)| uri.clone());
         if let Some(uri) = uri {
-            self.notices.add(Change::Value(uri));
+            self.notifications.add(Change::Value(uri));
             self.mark_unprocessed(Leg::Agent);
         }
     }
@@ -202,7 +202,7 @@ impl Bridge {
                 self.subscriptions.remove(&uri);
             }
         }
-        self.notices.add(Change::Value(uri));
+        self.notifications.add(Change::Value(uri));
         self.mark_unprocessed(Leg::Agent);
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::manifest::{Action, Manifest};
 use super::meta;
-use super::notices::Change;
+use super::notifications::Change;
 use super::resource_uri::{parts_of, uri_of};
 use super::translate;
 use super::types::Surface;
@@ -36,15 +36,15 @@ impl Room {
 impl Bridge {
     /// Queues notifications that tools and resources have changed.
     pub(super) fn change_surface(&mut self) {
-        self.notices.add(Change::Tools);
-        self.notices.add(Change::Resources);
+        self.notifications.add(Change::Tools);
+        self.notifications.add(Change::Resources);
         self.mark_unprocessed(Leg::Agent);
     }
 
     /// Sends the queued notifications to the agent, as far as they are due and there is room.
     pub(super) fn send_notices(&mut self) {
         if self.agent.is_ready() {
-            self.notices.send(&mut self.agent, self.now);
+            self.notifications.send(&mut self.agent, self.now);
         }
     }
 

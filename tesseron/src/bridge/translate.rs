@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use protocol_core::dialect::depth_data;
 use protocol_core::dialect::tesseron::code;
-use protocol_core::dialect::{Answer, Ask, Blocks, Content, Progress, Reply, Sampled, ToolOutput};
+use protocol_core::dialect::{Blocks, Content, InputRequest, InputResponse, Progress, Reply, SampleResult, ToolOutput};
 use protocol_core::error::RpcError;
 use protocol_core::json::read::{Kind, for_each_member, member, string};
 use protocol_core::json::write::{Object, pretty, push_json, write_integer};
@@ -172,19 +172,19 @@ fn as_text(value: &Json) -> (Text, &'static str) {
 
 /// Translates an input request of an app for the agent. Drops the exact parameters of a sampling request (`Sample::params`), since they
 /// have the form of Tesseron.
-pub(super) fn ask(ask: Ask) -> Ask {
+pub(super) fn ask(ask: InputRequest) -> InputRequest {
     match ask {
-        Ask::Sample(mut sample) => {
+        InputRequest::Sample(mut sample) => {
             sample.params = None;
-            Ask::Sample(sample)
+            InputRequest::Sample(sample)
         }
         ask => ask,
     }
 }
 
 /// The code of the error that is sent to an app if the agent does not support its input request.
-pub(super) fn unavailable(ask: &Ask) -> i64 {
-    if matches!(ask, Ask::Sample(_)) { code::SAMPLING_NOT_AVAILABLE } else { code::ELICITATION_NOT_AVAILABLE }
+pub(super) fn unavailable(ask: &InputRequest) -> i64 {
+    if matches!(ask, InputRequest::Sample(_)) { code::SAMPLING_NOT_AVAILABLE } else { code::ELICITATION_NOT_AVAILABLE }
 }
 
 fn not_offered(unavailable: i64, client: &str) -> RpcError {
@@ -206,13 +206,13 @@ pub(super) fn not_asked(error: &AskError, unavailable: i64, client: &str) -> Rpc
 }
 
 /// Translates the agent's answer into the app's protocol.
-pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, client: &str) -> Answer {
-    let internal_error = |why: &'static str| Answer::Refused(RpcError::fixed(RpcError::INTERNAL, why));
+pub(super) fn answer(answer: Result<InputResponse, InputFailed>, unavailable: i64, client: &str) -> InputResponse {
+    let internal_error = |why: &'static str| InputResponse::Refused(RpcError::fixed(RpcError::INTERNAL, why));
     match answer {
-        Ok(Answer::Sample(sampled)) => Answer::Sample(Sampled::new(sampled.text, sampled.model)),
+        Ok(InputResponse::Sample(sampled)) => InputResponse::Sample(SampleResult::new(sampled.text, sampled.model)),
         Ok(answer) => answer,
         // The codes of MCP have other meanings on Tesseron, so they are not passed on.
-        Err(InputFailed::Refused(error)) => Answer::Refused(if error.code == RpcError::METHOD_NOT_FOUND {
+        Err(InputFailed::Refused(error)) => InputResponse::Refused(if error.code == RpcError::METHOD_NOT_FOUND {
             not_offered(unavailable, client)
         } else {
             let message = alloc::format!("MCP error {}: {}", error.code, error.message);
@@ -221,7 +221,7 @@ pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, clie
             translated
         }),
         Err(InputFailed::Invalid(why)) => {
-            Answer::Refused(RpcError::new(RpcError::INTERNAL, alloc::format!("the agent's answer does not fit: {why}")))
+            InputResponse::Refused(RpcError::new(RpcError::INTERNAL, alloc::format!("the agent's answer does not fit: {why}")))
         }
         Err(InputFailed::TimedOut) => internal_error("the agent did not answer in time"),
         Err(_) => internal_error("the agent is gone"),

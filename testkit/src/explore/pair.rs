@@ -18,8 +18,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Config, Instant, Invoke, Json, Lane, Notice, Op, Progress, Reply, Sample, Sampled, Session,
-    SubscriptionFilter, ToolOutput, TransportEnd,
+    CallTimeouts, Close, Config, InputRequest, InputResponse, Instant, Invoke, Json, Lane, Notification, Op, Progress, Reply,
+    Sample, SampleResult, Session, SubscriptionFilter, ToolOutput, TransportEnd,
 };
 
 use super::{Space, Stopped, Way, breadth_first, guarded, hash, small};
@@ -38,16 +38,17 @@ pub struct Bounds {
     pub changes: u8,
     /// Subscriptions to the changes of tools, which the client makes as calls.
     pub listens: u8,
-    /// Notices that the server publishes, alternately about the tools and about the second resource. The last notice is about the resource.
-    pub notices: u8,
+    /// Notifications that the server publishes, alternately about the tools and about the second resource. The last notification is about the
+    /// resource.
+    pub notifications: u8,
     /// Progress updates, for all calls together.
     pub updates: u8,
     /// Sampling requests, for all calls together.
     pub samples: u8,
     /// Cancels, for all calls together.
     pub cancels: u8,
-    /// Handshakes of another client, which shares the channel and declares nothing. The server answers them to the first client, since there
-    /// is no bridge here.
+    /// Handshakes of another client, which shares the channel and declares nothing. The server answers them to the first client, since
+    /// there is no bridge here.
     pub handshakes: u8,
     /// Deadlines that pass at the client, and at the server.
     pub deadlines: [u8; 2],
@@ -70,7 +71,7 @@ pub enum Action {
     Listen,
     /// The server accepts a subscription.
     Accept(u8),
-    /// The server publishes a notice.
+    /// The server publishes a notification.
     Publish,
     /// The client cancels a call.
     Cancel(u8),
@@ -83,7 +84,7 @@ pub enum Action {
     /// A handler ends.
     Respond(u8),
     /// The client answers a sampling request.
-    Answer(u8),
+    InputResponse(u8),
     /// The next frame of an end is polled, and is then in flight.
     Leave(u8),
     /// The next deadline of an end passes, and `handle_timeout` is not called yet.
@@ -205,10 +206,10 @@ impl<S: Subject> End<S> {
             if left.cancels > 0 && has_events_left {
                 all.extend(indexes(ids.outbound_calls.len()).map(Action::Cancel));
             }
-            all.extend(indexes(ids.peer_input_requests.len()).map(Action::Answer));
+            all.extend(indexes(ids.peer_input_requests.len()).map(Action::InputResponse));
         }
         if here == 1 && has_events_left && is_open {
-            all.extend((left.notices > 0).then_some(Action::Publish));
+            all.extend((left.notifications > 0).then_some(Action::Publish));
             all.extend((left.handshakes > 0).then_some(Action::Handshake));
         }
         let open = ids.subscriptions.iter().zip(0..);
@@ -247,7 +248,7 @@ impl<S: Subject> End<S> {
             Action::Call(_) => (Some(&mut left.calls), false),
             Action::Change => (Some(&mut left.changes), false),
             Action::Listen => (Some(&mut left.listens), false),
-            Action::Publish => (Some(&mut left.notices), true),
+            Action::Publish => (Some(&mut left.notifications), true),
             Action::Cancel(_) => (Some(&mut left.cancels), true),
             Action::Handshake => (Some(&mut left.handshakes), true),
             Action::Update(_) => (Some(&mut left.updates), true),
@@ -284,11 +285,11 @@ impl<S: Subject> End<S> {
                 _ = end.accept_subscription(id, &offered, *now);
             }
             Action::Publish => {
-                let notice = match before.notices % 2 {
-                    0 => Notice::ToolsChanged,
-                    _ => Notice::ResourceUpdated { uri: RESOURCES[1].into() },
+                let notification = match before.notifications % 2 {
+                    0 => Notification::ToolsChanged,
+                    _ => Notification::ResourceUpdated { uri: RESOURCES[1].into() },
                 };
-                end.publish(&notice, *now);
+                end.publish(&notification, *now);
             }
             Action::Cancel(index) => {
                 let id = end.ids.outbound_calls[usize::from(index)];
@@ -304,7 +305,7 @@ impl<S: Subject> End<S> {
             }
             Action::Sample(index) => {
                 let id = end.ids.inbound_calls[usize::from(index)];
-                _ = end.request_input(id, Ask::from(Sample::new("?")), *now);
+                _ = end.request_input(id, InputRequest::from(Sample::new("?")), *now);
             }
             Action::Respond(index) => {
                 let id = end.ids.inbound_calls[usize::from(index)];
@@ -312,9 +313,9 @@ impl<S: Subject> End<S> {
                 let reply = if is_call { Reply::Tool(ToolOutput::text("ok")) } else { Reply::Done };
                 _ = end.respond(id, reply, *now);
             }
-            Action::Answer(index) => {
+            Action::InputResponse(index) => {
                 let key = end.ids.peer_input_requests[usize::from(index)].0;
-                _ = end.provide_input(key, Answer::Sample(Sampled::new("!", "m")), *now);
+                _ = end.provide_input(key, InputResponse::Sample(SampleResult::new("!", "m")), *now);
             }
             Action::Leave(_) => leaves = Some(end.poll_transmit().expect("a frame waits").frame),
             Action::Arrive(_) => match arrived {
@@ -497,7 +498,7 @@ struct Reached<S> {
     arrivals: Vec<(Option<u32>, Effect)>,
     /// The states that this end can reach by *silent* steps, which the other end cannot notice. This state is the first.
     alone: Option<Rc<[u32]>>,
-    /// The steps from any state in `alone` that the other end can notice, without those that [`Search::undelayed`] leaves out.
+    /// The steps from any state in `alone` that the other end can notification, without those that [`Search::undelayed`] leaves out.
     departures: Option<Rc<[Step]>>,
     /// The arrivals of a frame (`None` for the end of the channel) in any state in `alone`, without those that [`Search::undelayed`] leaves
     /// out.

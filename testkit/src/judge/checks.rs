@@ -4,7 +4,7 @@
 //! Two flags of the ledger make checks of our frames weaker: `missed`, if a request may have arrived that the judge could not read, and
 //! `altered`, if the peer may have broken a rule.
 
-use protocol_core::{Ask, CancelReason, CloseReason, Event, ExchangeId, InputFailed, Outcome, ReplyKind, RouteKind};
+use protocol_core::{CancelReason, CloseReason, Event, ExchangeId, InputFailed, InputRequest, Outcome, ReplyKind, RouteKind};
 use serde_json::Value;
 
 use super::ledger::{CANCELS, Kind, Ledger, PROGRESS, cancelled_request, is_request, progress_of};
@@ -267,7 +267,7 @@ fn depth_bounded(_: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checke
             let is_request = value.get("method").is_some() && value.get("id").is_some();
             must(!is_request || depth <= u64::from(*max_depth), || format!("a sampling request that is nested too deep: {text}"))
         }
-        Fact::Polled { event: event @ Event::InputRequested { ask: Ask::Sample(_), depth, .. }, max_depth } => {
+        Fact::Polled { event: event @ Event::InputRequested { ask: InputRequest::Sample(_), depth, .. }, max_depth } => {
             must((1..=*max_depth).contains(depth), || format!("a sampling request that is nested too deep: {event:?}"))
         }
         _ => Ok(()),
@@ -368,7 +368,7 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> C
             }
             let mut of_lane = ledger.pending.iter().filter(|pending| pending.lane == lane);
             match (value["method"].as_str(), value.get("id")) {
-                (Some("notifications/message"), None) if transmit.route.kind == RouteKind::Notice => {
+                (Some("notifications/message"), None) if transmit.route.kind == RouteKind::Notification => {
                     must(ledger.early_records > 0, || format!("a record of no request: {text}"))
                 }
                 (Some("notifications/message"), None) => {
@@ -459,7 +459,7 @@ fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Chec
                     };
                     let (began_call, is_error) = (ledger.pending[at].began_call, value.get("error").is_some());
                     let is_right_kind = match kind {
-                        RouteKind::Answer(_) => began_call != Some(true),
+                        RouteKind::InputResponse(_) => began_call != Some(true),
                         RouteKind::Reply(ReplyKind::Result) => !is_error,
                         RouteKind::Reply(ReplyKind::Error) => is_error && began_call != Some(false),
                         RouteKind::Reply(ReplyKind::Refused) => is_error && began_call != Some(true),
@@ -483,7 +483,7 @@ fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Chec
                     other.filter(|_| !ledger.missed).map_or(Ok(()), |other| belongs(other.lane, false))
                 }
                 // Any other notification, and a log record that belongs to no call.
-                (Some(_), None) => belongs(channel, kind == RouteKind::Notice),
+                (Some(_), None) => belongs(channel, kind == RouteKind::Notification),
                 _ => Ok(()),
             }
         }

@@ -31,7 +31,7 @@ pub(super) fn happening(fact: &Fact<'_>, frame: Option<&Value>) -> Option<Happen
             Event::Cancelled { why: CancelReason::Peer(_), .. } => Happening::PeerCancel,
             Event::Cancelled { why: CancelReason::Deadline, .. } => Happening::Deadline,
             Event::Progress { .. } => Happening::Progress,
-            Event::Input { answer: Ok(_), .. } => Happening::Answer,
+            Event::Input { answer: Ok(_), .. } => Happening::InputResponse,
             Event::Input { answer: Err(InputFailed::Refused(_)), .. } => Happening::Refusal,
             Event::Input { .. } => Happening::Unanswered,
             Event::InputRequested { .. } => Happening::PeerInputRequest,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
 use protocol_core::{
-    Config, Event, Instant, Lane, Notice, Op, OutboundId, Outcome, Progress, Protocol, Reply, Reported, RouteKind,
+    Config, Event, Instant, Lane, Notification, Op, OutboundId, Outcome, Progress, Protocol, Reply, Reported, RouteKind,
 };
 use serde_json::Value;
 
@@ -151,7 +151,7 @@ pub(super) struct InboundCall {
     pub(super) kind: Kind,
     /// It is a subscription that was accepted.
     pub(super) accepted: bool,
-    /// It is a subscription with a notice that waits for its lane.
+    /// It is a subscription with a notification that waits for its lane.
     pub(super) waits: bool,
     pub(super) lane: Lane,
     /// The id of its request, as JSON.
@@ -288,15 +288,15 @@ impl Ledger {
         }
     }
 
-    /// The accepted subscriptions that ask for a notice.
-    pub(super) fn subscriptions_for<'a>(&'a self, notice: &Notice) -> impl Iterator<Item = (u64, &'a InboundCall)> {
+    /// The accepted subscriptions that ask for a notification.
+    pub(super) fn subscriptions_for<'a>(&'a self, notification: &Notification) -> impl Iterator<Item = (u64, &'a InboundCall)> {
         // `published` returns a URI only for a changed resource. For a changed list, `wants` does not read the URI.
-        let (uri_or_list, method) = published(notice);
-        let notice = serde_json::json!({ "method": method, "params": { "uri": uri_or_list } });
+        let (uri_or_list, method) = published(notification);
+        let notification = serde_json::json!({ "method": method, "params": { "uri": uri_or_list } });
         let accepted = self.inbound_calls.iter().filter(|(_, inbound)| inbound.accepted);
         let wants = move |inbound: &InboundCall| {
             let request = self.pending_of(inbound.lane, &inbound.wire).map(|at| &self.pending[at]);
-            request.and_then(|request| request.stamp.as_ref()).is_some_and(|stamp| stamp.wants(&notice))
+            request.and_then(|request| request.stamp.as_ref()).is_some_and(|stamp| stamp.wants(&notification))
         };
         accepted.filter(move |(_, inbound)| wants(inbound)).map(|(id, inbound)| (*id, inbound))
     }
@@ -336,8 +336,8 @@ impl Ledger {
                     inbound.accepted = true;
                 }
             }
-            Fact::Published { notice } => {
-                let waiting = self.subscriptions_for(notice).filter(|(_, inbound)| self.stopped.contains(&inbound.lane));
+            Fact::Published { notification } => {
+                let waiting = self.subscriptions_for(notification).filter(|(_, inbound)| self.stopped.contains(&inbound.lane));
                 let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
                 for id in waiting {
                     self.inbound_calls.entry(id).and_modify(|inbound| inbound.waits = true);
@@ -382,7 +382,8 @@ impl Ledger {
             Fact::Sent { transmit, .. } => {
                 if let Some(read) = read {
                     self.send(read, transmit.route.lane);
-                    let is_record = read.value["method"] == "notifications/message" && transmit.route.kind == RouteKind::Notice;
+                    let is_record =
+                        read.value["method"] == "notifications/message" && transmit.route.kind == RouteKind::Notification;
                     self.early_records = self.early_records.saturating_sub(u32::from(is_record));
                 }
             }

@@ -18,8 +18,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use protocol_core::{
-    AlarmId, Config, Event, Gone, InboundId, InputKey, Instant, Invoke, Lane, Limits, Notice, OutboundId, PendingInput, Received,
-    Reply, Reported, Stats, Transmit, TransportEnd, Violation,
+    AlarmId, Config, Event, Gone, InboundId, InputKey, Instant, Invoke, Lane, Limits, Notification, OutboundId, PendingInput,
+    Received, Reply, Reported, Stats, Transmit, TransportEnd, Violation,
 };
 use serde_json::Value;
 
@@ -69,9 +69,9 @@ pub enum Guarantee {
     /// G15. All requests of a server are judged until a peer makes the handshake with it. From then on they may be for that peer, and only
     /// input requests are judged.
     OneDirection,
-    /// G16. Judged for the caller that [`Event::Request`] names, and for log records, results and notices of subscriptions. A log record
-    /// does not name its request, so it is judged by its lane while no peer has made the handshake; a record that belongs to no call must
-    /// be older than all stateless requests.
+    /// G16. Judged for the caller that [`Event::Request`] names, and for log records, results and notifications of subscriptions. A log
+    /// record does not name its request, so it is judged by its lane while no peer has made the handshake; a record that belongs to no call
+    /// must be older than all stateless requests.
     CallersApart,
     /// Without a number: a frame is sent on the lane that it belongs to, and its route has the right kind.
     RightLane,
@@ -223,7 +223,7 @@ pub enum Fact<'a> {
     /// `accept_subscription` returned `Ok`.
     Accepted { id: InboundId },
     /// `publish` was called.
-    Published { notice: &'a Notice },
+    Published { notification: &'a Notification },
     /// `handle_gone` returned `Ok`.
     Gone { gone: Gone },
     /// A lane was stopped or resumed.

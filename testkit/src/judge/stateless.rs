@@ -13,7 +13,7 @@ fn severity(level: &Value) -> Option<usize> {
     LEVELS.iter().position(|other| *other == level)
 }
 
-/// The id of the subscription that a notice names, as JSON.
+/// The id of the subscription that a notification names, as JSON.
 pub(super) fn subscription(frame: &Value) -> Option<String> {
     frame["params"]["_meta"].get("io.modelcontextprotocol/subscriptionId").map(Value::to_string)
 }
@@ -26,7 +26,7 @@ pub(super) struct Stamp {
     can_sample: bool,
     /// The least severe level of log records that it asks for.
     level: Option<usize>,
-    /// The kinds of notices that a request for a subscription asks for, as JSON.
+    /// The kinds of notifications that a request for a subscription asks for, as JSON.
     wanted: Option<String>,
 }
 
@@ -61,16 +61,16 @@ impl Stamp {
         self.level.is_some_and(|least| severity(level).is_some_and(|level| level >= least))
     }
 
-    /// Returns `true` if this is the request for a subscription, and it asks for notices of this kind. Kinds of notices that no
+    /// Returns `true` if this is the request for a subscription, and it asks for notifications of this kind. Kinds of notifications that no
     /// subscription can select count as asked for.
-    pub(super) fn wants(&self, notice: &Value) -> bool {
+    pub(super) fn wants(&self, notification: &Value) -> bool {
         let Some(wanted) = self.wanted.as_ref().and_then(|wanted| serde_json::from_str::<Value>(wanted).ok()) else { return false };
-        match notice["method"].as_str() {
+        match notification["method"].as_str() {
             Some("notifications/tools/list_changed") => wanted["toolsListChanged"] == true,
             Some("notifications/prompts/list_changed") => wanted["promptsListChanged"] == true,
             Some("notifications/resources/list_changed") => wanted["resourcesListChanged"] == true,
             Some("notifications/resources/updated") => {
-                wanted["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&notice["params"]["uri"]))
+                wanted["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&notification["params"]["uri"]))
             }
             _ => true,
         }

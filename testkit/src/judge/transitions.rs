@@ -146,12 +146,12 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             ledger.call_of_input_request(number(key)).map(|id| ledger.of_call(id, input(id))).unwrap_or_default()
         }
         Fact::Accepted { id } => ledger.of_inbound_call(number(id), "accept"),
-        Fact::Published { notice } => {
-            let wanted: Vec<_> = ledger.subscriptions_for(notice).map(|(id, _)| id).collect();
+        Fact::Published { notification } => {
+            let wanted: Vec<_> = ledger.subscriptions_for(notification).map(|(id, _)| id).collect();
             let input = |id: u64, inbound: &InboundCall| match wanted.contains(&id) {
-                true if ledger.stopped.contains(&inbound.lane) => "publish a wanted notice, with its lane stopped",
-                true => "publish a wanted notice",
-                false => "publish another notice",
+                true if ledger.stopped.contains(&inbound.lane) => "publish a wanted notification, with its lane stopped",
+                true => "publish a wanted notification",
+                false => "publish another notification",
             };
             let all = ledger.inbound_calls.iter().filter(|(_, inbound)| inbound.kind == Kind::Listen);
             all.flat_map(|(id, inbound)| ledger.of_inbound_call(*id, input(*id, inbound))).collect()

@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Consent, Elicit, Elicited, InboundId, InputMode, InputRound, Instant, Invoke, Json, Lane,
-    Level, LogRecord, Notice, Op, OpenUrl, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions,
-    SubscriptionFilter, ToolOutput,
+    CallTimeouts, Close, Elicit, ElicitResult, InboundId, InputMode, InputRequest, InputResponse, InputRound, Instant, Invoke,
+    Json, Lane, Level, LogRecord, Notification, Op, OpenUrl, OpenUrlResult, Progress, RateWindow, Reply, RpcError, Sample,
+    SampleResult, ServeOptions, SubscriptionFilter, ToolOutput,
 };
 
 use super::World;
@@ -31,7 +31,7 @@ pub const LISTEN: u8 = 40;
 pub const SET_LEVEL: u8 = 41;
 /// Accepts a subscription.
 pub const ACCEPT: u8 = 42;
-/// Publishes a notice to the subscriptions.
+/// Publishes a notification to the subscriptions.
 pub const PUBLISH: u8 = 43;
 /// Sends a log record on behalf of a call.
 pub const LOG: u8 = 44;
@@ -127,7 +127,7 @@ fn resource(c: u8) -> String {
     format!("u:{}", c & 1)
 }
 
-/// The kinds of notices that a server offers to a subscription; all of them for 0.
+/// The kinds of notifications that a server offers to a subscription; all of them for 0.
 fn offered(c: u8) -> SubscriptionFilter {
     let mut offered = SubscriptionFilter::default();
     (offered.tools, offered.prompts) = (c & 1 == 0, c & 2 == 0);
@@ -152,12 +152,12 @@ fn update(b: u8, c: u8) -> Progress {
     update
 }
 
-fn input_request(c: u8) -> Ask {
+fn input_request(c: u8) -> InputRequest {
     match c % 4 {
-        0 => Ask::from(Sample::new("?")),
-        1 => Ask::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#))),
-        2 => Ask::Confirm { message: "?".into() },
-        _ => Ask::Roots,
+        0 => InputRequest::from(Sample::new("?")),
+        1 => InputRequest::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#))),
+        2 => InputRequest::Confirm { message: "?".into() },
+        _ => InputRequest::Roots,
     }
 }
 
@@ -168,17 +168,17 @@ fn round(id: InboundId, c: u8) -> InputRound {
     round.with_state(format!("state of {id}"))
 }
 
-fn answer(kind: &str, c: u8) -> Answer {
+fn answer(kind: &str, c: u8) -> InputResponse {
     match (kind, c % 4) {
-        (_, 3) => Answer::Refused(RpcError::new(RpcError::USER_REJECTED, "no")),
-        ("sample", _) => Answer::Sample(Sampled::new("!", "m")),
-        ("elicit", 0) => Answer::Elicit(Elicited::Accept(json(r#"{"a":"b"}"#))),
-        ("elicit", 1) => Answer::Elicit(Elicited::Decline),
-        ("elicit", _) => Answer::Elicit(Elicited::Cancel),
-        ("open", 0) => Answer::OpenUrl(Consent::Accept),
-        ("open", 1) => Answer::OpenUrl(Consent::Decline),
-        ("open", _) => Answer::OpenUrl(Consent::Cancel),
-        _ => Answer::Roots(json("[]")),
+        (_, 3) => InputResponse::Refused(RpcError::new(RpcError::USER_REJECTED, "no")),
+        ("sample", _) => InputResponse::Sample(SampleResult::new("!", "m")),
+        ("elicit", 0) => InputResponse::Elicit(ElicitResult::Accept(json(r#"{"a":"b"}"#))),
+        ("elicit", 1) => InputResponse::Elicit(ElicitResult::Decline),
+        ("elicit", _) => InputResponse::Elicit(ElicitResult::Cancel),
+        ("open", 0) => InputResponse::OpenUrl(OpenUrlResult::Accept),
+        ("open", 1) => InputResponse::OpenUrl(OpenUrlResult::Decline),
+        ("open", _) => InputResponse::OpenUrl(OpenUrlResult::Cancel),
+        _ => InputResponse::Roots(json("[]")),
     }
 }
 
@@ -280,8 +280,8 @@ impl<S: Subject> World<S> {
             27 if c % 4 == 0 => self.reset(),
             27 => self.half_close(at),
             29 => {
-                let notice = Notice::Custom { method: "notifications/x".into(), params: None };
-                _ = self.end_mut(at).notify(notice, now);
+                let notification = Notification::Custom { method: "notifications/x".into(), params: None };
+                _ = self.end_mut(at).notify(notification, now);
             }
             30 => _ = self.end_mut(at).set_alarm(now.saturating_add(span)),
             31 => {
@@ -395,12 +395,12 @@ impl<S: Subject> World<S> {
                 }
             }
             PUBLISH => {
-                let notice = match b % 4 {
-                    0 => Notice::ToolsChanged,
-                    1 => Notice::PromptsChanged,
-                    _ => Notice::ResourceUpdated { uri: resource(c).into() },
+                let notification = match b % 4 {
+                    0 => Notification::ToolsChanged,
+                    1 => Notification::PromptsChanged,
+                    _ => Notification::ResourceUpdated { uri: resource(c).into() },
                 };
-                watched.publish(&notice, now);
+                watched.publish(&notification, now);
             }
             LOG => {
                 if let Some(id) = inbound {

@@ -5,7 +5,7 @@ mod peers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adapter_tokio::{Clock, HttpServerAddress, http_connect, http_listen};
+use adapter_tokio::{TokioRuntime, HttpServerAddress, http_connect, http_listen};
 use axum::Router;
 use endpoint::{Client, Context, Peer, Service, Tool, ToolError};
 use http_service::{HttpListener, HttpService};
@@ -46,7 +46,7 @@ fn modes() -> [(&'static str, ClientLifecycleMode); 3] {
 }
 
 async fn listen(service: Service) -> HttpListener {
-    http_listen("127.0.0.1:0", HttpService::new(Arc::new(service), Arc::new(Clock::start()))).await.expect("a port")
+    http_listen("127.0.0.1:0", HttpService::new(Arc::new(service), Arc::new(TokioRuntime::start()))).await.expect("a port")
 }
 
 async fn connect(client: &Answering, to: &HttpListener, mode: ClientLifecycleMode) -> RunningService<RoleClient, Answering> {

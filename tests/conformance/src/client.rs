@@ -9,7 +9,7 @@ use endpoint::{BoxFuture, CallError, Client, InputContext, Peer};
 use futures_lite::future::zip;
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Capabilities, Close, Config, Elicit, Elicited, Identity, Json, RpcError, Sample, Sampled, ToolInfo, ToolResult,
+    Capabilities, Close, Config, Elicit, ElicitResult, Identity, Json, RpcError, Sample, SampleResult, ToolInfo, ToolResult,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -58,17 +58,17 @@ impl Client for Accepts {
         capabilities
     }
 
-    fn sample(&self, _: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
-        Box::pin(async { Ok(Sampled::new("Yes.", "none")) })
+    fn sample(&self, _: InputContext, _: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
+        Box::pin(async { Ok(SampleResult::new("Yes.", "none")) })
     }
 
     fn roots(&self, _: InputContext) -> BoxFuture<'static, Result<Json, RpcError>> {
         Box::pin(async { Ok(json!([]).into()) })
     }
 
-    fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
         let content = form.defaults().unwrap_or_else(|_| json!({"confirmed": true}).into());
-        Box::pin(async { Ok(Elicited::Accept(content)) })
+        Box::pin(async { Ok(ElicitResult::Accept(content)) })
     }
 }
 

@@ -70,7 +70,7 @@ fn to_a_server(data: &[u8], kind: &FrameKind<'_>) {
                 end.session.respond(id, Reply::Raw(request.params().clone()), end.now).expect("the call is running");
                 served = Some(request.params().clone());
             }
-            Event::Log(_) | Event::Notice(_) | Event::Cancelled { .. } => {}
+            Event::Log(_) | Event::Notification(_) | Event::Cancelled { .. } => {}
             Event::Ready(_) if matches!(kind, FrameKind::Object(Message::Request { method, .. }) if method.as_str() == "initialize") =>
                 {}
             other => panic!("a frame does not cause {other:?}"),

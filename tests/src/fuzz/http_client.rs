@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use protocol_core::http::{Headers, HttpClient, HttpClientConfig, HttpClientEvent, HttpRequestId, ResponseHead};
 use protocol_core::mcp::Era;
-use protocol_core::{Answer, Event, Gone, InputKey, Instant, Invoke, Json, Lane, OutboundId, RpcError, Session, TransportEnd};
+use protocol_core::{
+    Event, Gone, InputKey, InputResponse, Instant, Invoke, Json, Lane, OutboundId, RpcError, Session, TransportEnd,
+};
 use testkit::config::{client_config, with};
 
 const STATUSES: [u16; 16] = [200, 202, 204, 400, 401, 403, 404, 405, 406, 413, 429, 500, 503, 307, 308, 103];
@@ -91,7 +93,7 @@ impl Bench {
             }
             (b'q', _) => {
                 if let Some(key) = self.input_requests.pop() {
-                    let _ = self.session.provide_input(key, Answer::Refused(RpcError::fixed(-1, "no")), self.now);
+                    let _ = self.session.provide_input(key, InputResponse::Refused(RpcError::fixed(-1, "no")), self.now);
                 }
             }
             (b't', _) => {

@@ -13,8 +13,8 @@ use protocol_core::http::{
 };
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Ask, Event, ExchangeId, InboundId, Instant, Json, Lane, Notice, Progress, Reply, ReplyKind, RouteKind, RpcError, Sample,
-    Session, SubscriptionFilter, ToolOutput, Transmit,
+    Event, ExchangeId, InboundId, InputRequest, Instant, Json, Lane, Notification, Progress, Reply, ReplyKind, RouteKind, RpcError,
+    Sample, Session, SubscriptionFilter, ToolOutput, Transmit,
 };
 use testkit::config::{server_config, with};
 
@@ -333,7 +333,7 @@ impl Bench {
         let (session, lane, kind) = match form {
             4..=6 => {
                 let Some(session) = recent(self.sessions.keys().copied(), which) else { return };
-                let kind = if form == 6 { RouteKind::Request(ExchangeId::from_number(1)) } else { RouteKind::Notice };
+                let kind = if form == 6 { RouteKind::Request(ExchangeId::from_number(1)) } else { RouteKind::Notification };
                 (session, Lane::CHANNEL, kind)
             }
             _ => {
@@ -368,9 +368,9 @@ impl Bench {
         if form == 4 {
             let Some(key) = recent(self.sessions.keys().copied(), which) else { return };
             let Some(Some(session)) = self.sessions.get_mut(&key) else { return };
-            session.publish(&Notice::ToolsChanged, now);
-            let notice = Notice::Custom { method: "notifications/x".into(), params: Some(Json::empty_object()) };
-            let _ = session.notify(notice, now);
+            session.publish(&Notification::ToolsChanged, now);
+            let notification = Notification::Custom { method: "notifications/x".into(), params: Some(Json::empty_object()) };
+            let _ = session.notify(notification, now);
             return self.pump_session(key);
         }
         let Some(at) = self.work.len().checked_sub(1 + usize::from(which % 8)) else { return };
@@ -382,11 +382,11 @@ impl Bench {
             2 => Json::parse(text).ok().map(Reply::Raw),
             3 => {
                 self.work[at].2 += 1.0;
-                let _ = session.progress(id, Progress::count(value as u64 + 1, 1_000_000), now);
+                let _ = session.progress(id, Progress::step(value as u64 + 1, 1_000_000), now);
                 None
             }
             5 => {
-                let _ = session.request_input(id, Ask::from(Sample::new(message)), now);
+                let _ = session.request_input(id, InputRequest::from(Sample::new(message)), now);
                 None
             }
             _ => {

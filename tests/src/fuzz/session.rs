@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Config, Consent, Elicited, Event, InboundId, InputKey, InputRound, Instant, Invoke, Json,
-    Lane, Level, LogRecord, Op, OpenUrl, OutboundId, Progress, RateWindow, Received, Reply, RpcError, Sample, Sampled,
-    ServeOptions, Session, ToolOutput, TransportEnd, Violation,
+    CallTimeouts, Close, Config, ElicitResult, Event, InboundId, InputKey, InputRequest, InputResponse, InputRound, Instant,
+    Invoke, Json, Lane, Level, LogRecord, Op, OpenUrl, OpenUrlResult, OutboundId, Progress, RateWindow, Received, Reply, RpcError,
+    Sample, SampleResult, ServeOptions, Session, ToolOutput, TransportEnd, Violation,
 };
 
 use tesseron::Invocations;
@@ -211,11 +211,11 @@ impl Fuzzed {
             6 => {
                 if let Some(id) = self.handlers.front() {
                     let ask = match detail % 4 {
-                        0 => Ask::from(Sample::new("?")),
-                        1 => Ask::Confirm { message: "?".into() },
-                        2 => Ask::Roots,
+                        0 => InputRequest::from(Sample::new("?")),
+                        1 => InputRequest::Confirm { message: "?".into() },
+                        2 => InputRequest::Roots,
                         _ if detail & 64 != 0 => OpenUrl::new("?", "https://a/").with_id("e").into(),
-                        _ => Ask::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#))),
+                        _ => InputRequest::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#))),
                     };
                     self.input_requests.extend(self.session.request_input(*id, ask, now));
                 }
@@ -232,11 +232,11 @@ impl Fuzzed {
                 self.poll_events();
                 if let Some((key, kind)) = self.session.ids.peer_input_requests.first().copied() {
                     let answer = match kind {
-                        _ if detail & 1 == 1 => Answer::Refused(RpcError::internal("no")),
-                        "sample" => Answer::Sample(Sampled::new("!", "m")),
-                        "elicit" => Answer::Elicit(Elicited::Decline),
-                        "open" => Answer::OpenUrl(Consent::Accept),
-                        _ => Answer::Roots(json("[]")),
+                        _ if detail & 1 == 1 => InputResponse::Refused(RpcError::internal("no")),
+                        "sample" => InputResponse::Sample(SampleResult::new("!", "m")),
+                        "elicit" => InputResponse::Elicit(ElicitResult::Decline),
+                        "open" => InputResponse::OpenUrl(OpenUrlResult::Accept),
+                        _ => InputResponse::Roots(json("[]")),
                     };
                     self.session.provide_input(key, answer, now).expect("an open input request can be answered");
                 }
@@ -284,8 +284,8 @@ impl Fuzzed {
 
     /// Ends a call with a round, as a handler that makes input requests does. Returns `false` if that is impossible.
     fn ask_in_round(&mut self, id: InboundId, detail: u8) -> bool {
-        let form = || Ask::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
-        let asks = [form(), Ask::from(Sample::new("?")), Ask::Roots].into_iter().zip(["a", "b", "c"]);
+        let form = || InputRequest::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
+        let asks = [form(), InputRequest::from(Sample::new("?")), InputRequest::Roots].into_iter().zip(["a", "b", "c"]);
         let asks = asks.enumerate().filter(|(bit, _)| detail >> bit & 1 == 1).map(|(_, ask)| ask);
         let round = asks.fold(InputRound::new(), |round, (ask, name)| round.ask(name, ask));
         let round = if detail & 8 == 0 { round.with_state("s") } else { round };

@@ -25,7 +25,7 @@ pub(super) async fn run<A: Adapter>(adapter: A) -> ExitCode {
         Service::new(Identity::new("bench", "1")).tool(Tool::new("echo", async |_: Context, Echo { text }: Echo| Ok(text))).tool(
             Tool::new("report", async |context: Context, Report { count }: Report| {
                 for step in 1..=count {
-                    context.count(step, count);
+                    context.step(step, count);
                 }
                 Ok("done")
             })

@@ -2,8 +2,8 @@
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Elicit, Elicited, Identity, Invoke, Level, LogRecord, Notice, Op, Progress, RateWindow,
-    Reply, RpcError, Sample, Sampled,
+    CallTimeouts, Config, Elicit, ElicitResult, Identity, InputRequest, InputResponse, Invoke, Level, LogRecord, Notification, Op,
+    Progress, RateWindow, Reply, RpcError, Sample, SampleResult,
 };
 use serde_json::Value;
 
@@ -115,14 +115,14 @@ fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
     let (key, method) = player.asked.remove(&frame["id"].to_string()).ok_or("there is no such input request")?;
     let result = &frame["result"];
     let answer = match (frame.get("error"), &*method) {
-        (Some(error), _) => Answer::Refused(rpc_error(error)),
+        (Some(error), _) => InputResponse::Refused(rpc_error(error)),
         (None, "sampling/createMessage") => sampled(result),
-        (None, "roots/list") => Answer::Roots(json(&result["roots"])),
-        (None, _) if result["action"] == "accept" && result.get("content").is_none() => Answer::Confirm(true),
-        (None, _) => Answer::Elicit(match result["action"].as_str() {
-            Some("accept") => Elicited::Accept(json(&result["content"])),
-            Some("decline") => Elicited::Decline,
-            _ => Elicited::Cancel,
+        (None, "roots/list") => InputResponse::Roots(json(&result["roots"])),
+        (None, _) if result["action"] == "accept" && result.get("content").is_none() => InputResponse::Confirm(true),
+        (None, _) => InputResponse::Elicit(match result["action"].as_str() {
+            Some("accept") => ElicitResult::Accept(json(&result["content"])),
+            Some("decline") => ElicitResult::Decline,
+            _ => ElicitResult::Cancel,
         }),
     };
     let now = player.now;
@@ -152,9 +152,9 @@ fn ask(player: &mut Player, method: &str, params: &Value) -> Result<(), String> 
     let ask = match method {
         "sampling/createMessage" => sample(params),
         "elicitation/create" => {
-            Ask::Elicit(Elicit::new(params["message"].as_str().unwrap_or_default(), json(&params["requestedSchema"])))
+            InputRequest::Elicit(Elicit::new(params["message"].as_str().unwrap_or_default(), json(&params["requestedSchema"])))
         }
-        "roots/list" => Ask::Roots,
+        "roots/list" => InputRequest::Roots,
         other => return Err(format!("a server cannot request {other}")),
     };
     let (parent, now) = (*player.unanswered.last().ok_or("no call is running")?, player.now);
@@ -163,7 +163,7 @@ fn ask(player: &mut Player, method: &str, params: &Value) -> Result<(), String> 
 
 fn notify(player: &mut Player, method: &str, params: Option<&Value>) -> Result<(), String> {
     let now = player.now;
-    let notice = match method {
+    let notification = match method {
         "notifications/message" => {
             let record = params.unwrap_or(&Value::Null);
             let level = record["level"].as_str().and_then(Level::from_name).unwrap_or(Level::Info);
@@ -171,16 +171,16 @@ fn notify(player: &mut Player, method: &str, params: Option<&Value>) -> Result<(
             log_record.logger = record["logger"].as_str().map(Into::into);
             return player.live()?.log(None, log_record, now).map(drop).map_err(|error| error.to_string());
         }
-        "notifications/tools/list_changed" => Notice::ToolsChanged,
-        "notifications/prompts/list_changed" => Notice::PromptsChanged,
-        "notifications/resources/list_changed" => Notice::ResourcesChanged,
+        "notifications/tools/list_changed" => Notification::ToolsChanged,
+        "notifications/prompts/list_changed" => Notification::PromptsChanged,
+        "notifications/resources/list_changed" => Notification::ResourcesChanged,
         "notifications/resources/updated" => {
-            Notice::ResourceUpdated { uri: params.and_then(|params| params["uri"].as_str()).unwrap_or_default().into() }
+            Notification::ResourceUpdated { uri: params.and_then(|params| params["uri"].as_str()).unwrap_or_default().into() }
         }
-        "notifications/roots/list_changed" => Notice::RootsChanged,
-        other => Notice::Custom { method: other.into(), params: params.map(json) },
+        "notifications/roots/list_changed" => Notification::RootsChanged,
+        other => Notification::Custom { method: other.into(), params: params.map(json) },
     };
-    player.live()?.notify(notice, now).map_err(|error| error.to_string())
+    player.live()?.notify(notification, now).map_err(|error| error.to_string())
 }
 
 pub(super) fn rpc_error(error: &Value) -> RpcError {
@@ -192,14 +192,14 @@ pub(super) fn rpc_error(error: &Value) -> RpcError {
 }
 
 /// The answer to a sampling request, with the recorded members.
-pub(super) fn sampled(result: &Value) -> Answer {
-    let mut sampled = Sampled::default();
+pub(super) fn sampled(result: &Value) -> InputResponse {
+    let mut sampled = SampleResult::default();
     sampled.result = Some(json(result));
-    Answer::Sample(sampled)
+    InputResponse::Sample(sampled)
 }
 
 /// A sampling request, with the recorded members.
-pub(super) fn sample(params: &Value) -> Ask {
+pub(super) fn sample(params: &Value) -> InputRequest {
     let mut sample = Sample::default();
     sample.params = Some(json(params));
     sample.into()

@@ -7,8 +7,8 @@ use ::tesseron::claims::{ClaimCode, DialGate, DialStep, Host, HostChannel, HostG
 use bytes::Bytes;
 use protocol_core::tesseron::ResumeCredentials;
 use protocol_core::{
-    Ask, Close, Config, Event, InboundId, InputKey, Instant, Invoke, Json, Lane, Notice, OutboundId, Outcome, Reply, Request,
-    ServeOptions, Session, TransportEnd,
+    Close, Config, Event, InboundId, InputKey, InputRequest, Instant, Invoke, Json, Lane, Notification, OutboundId, Outcome, Reply,
+    Request, ServeOptions, Session, TransportEnd,
 };
 use serde_json::Value;
 
@@ -501,17 +501,17 @@ fn has_contents_of(received: &Value, event: &Event) -> bool {
             params["name"] == *reported.name()
                 && same(&reported.arguments().unwrap_or(absent), Some(arguments.unwrap_or(&Value::Null)))
         }
-        Event::InputRequested { ask: Ask::Sample(asked), .. } => {
+        Event::InputRequested { ask: InputRequest::Sample(asked), .. } => {
             asked.params.as_ref().is_some_and(|reported| same(reported, Some(params)))
         }
-        Event::InputRequested { ask: Ask::Elicit(asked), .. } => {
+        Event::InputRequested { ask: InputRequest::Elicit(asked), .. } => {
             same(&asked.schema, params.get("schema").or_else(|| params.get("requestedSchema")))
         }
         Event::Log(record) => {
             let message = record.data.member("message").and_then(|message| message.as_text());
             same(&record.data, params.get("data")) || text(message.as_deref(), "message")
         }
-        Event::Notice(Notice::ResourceValue { subscription, value, .. }) => {
+        Event::Notification(Notification::ResourceValue { subscription, value, .. }) => {
             text(Some(&**subscription), "subscriptionId") && same(value, params.get("value"))
         }
         _ => true,

@@ -3,8 +3,8 @@
 use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, ClaimState, GatewayConfig, ResumeCredentials, Welcome, pending_agent};
 use protocol_core::{
-    Answer, Ask, Capabilities, Config, Elicit, Elicited, Identity, Invoke, Level, LogRecord, Notice, Progress, RateWindow, Reply,
-    ToolOutput,
+    Capabilities, Config, Elicit, ElicitResult, Identity, InputRequest, InputResponse, Invoke, Level, LogRecord, Notification,
+    Progress, RateWindow, Reply, ToolOutput,
 };
 use serde_json::{Value, json as value};
 
@@ -122,26 +122,26 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
             let (message, id) = (text("question"), served(player)?);
             let is_confirmation = params["schema"] == value!({"type": "object", "properties": {}, "required": []});
             let ask = if is_confirmation {
-                Ask::Confirm { message: message.to_owned() }
+                InputRequest::Confirm { message: message.to_owned() }
             } else {
-                Ask::Elicit(Elicit::new(message, json(&params["schema"])))
+                InputRequest::Elicit(Elicit::new(message, json(&params["schema"])))
             };
             player.live()?.request_input(id, ask, now).map(drop).map_err(|error| error.to_string())
         }
-        Some("actions/list_changed") => notify(player, Notice::Actions(json(&params["actions"]))),
-        Some("resources/list_changed") => notify(player, Notice::Resources(json(&params["resources"]))),
+        Some("actions/list_changed") => notify(player, Notification::Actions(json(&params["actions"]))),
+        Some("resources/list_changed") => notify(player, Notification::Resources(json(&params["resources"]))),
         Some("resources/updated") => {
             let (subscription, value) = (text("subscriptionId").into(), json(&params["value"]));
-            notify(player, Notice::ResourceValue { subscription, uri: "".into(), value })
+            notify(player, Notification::ResourceValue { subscription, uri: "".into(), value })
         }
         Some(method) if frame.get("id").is_some() => player.invoke(frame, Invoke::custom(method, json(params))),
-        Some(method) => notify(player, Notice::Custom { method: method.into(), params: frame.get("params").map(json) }),
+        Some(method) => notify(player, Notification::Custom { method: method.into(), params: frame.get("params").map(json) }),
     }
 }
 
-fn notify(player: &mut Player, notice: Notice) -> Result<(), String> {
+fn notify(player: &mut Player, notification: Notification) -> Result<(), String> {
     let now = player.now;
-    player.live()?.notify(notice, now).map_err(|error| error.to_string())
+    player.live()?.notify(notification, now).map_err(|error| error.to_string())
 }
 
 /// Answers a handshake or an input request, as the gateway.
@@ -149,13 +149,13 @@ fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
     let (result, now) = (&frame["result"], player.now);
     if let Some((key, method)) = player.asked.remove(&frame["id"].to_string()) {
         let answer = match (frame.get("error"), &*method) {
-            (Some(error), _) => Answer::Refused(rpc_error(error)),
+            (Some(error), _) => InputResponse::Refused(rpc_error(error)),
             (None, "sampling/request") => sampled(result),
-            (None, _) if result["action"] == "accept" && result.get("value").is_none() => Answer::Confirm(true),
-            (None, _) => Answer::Elicit(match result["action"].as_str() {
-                Some("accept") => Elicited::Accept(json(&result["value"])),
-                Some("decline") => Elicited::Decline,
-                _ => Elicited::Cancel,
+            (None, _) if result["action"] == "accept" && result.get("value").is_none() => InputResponse::Confirm(true),
+            (None, _) => InputResponse::Elicit(match result["action"].as_str() {
+                Some("accept") => ElicitResult::Accept(json(&result["value"])),
+                Some("decline") => ElicitResult::Decline,
+                _ => ElicitResult::Cancel,
             }),
         };
         return player.live()?.provide_input(key, answer, now).map_err(|error| error.to_string());
@@ -179,7 +179,7 @@ fn respond(player: &mut Player, frame: &Value) -> Result<(), String> {
     let id = player.inbound.get(&frame["id"].to_string()).copied().ok_or("there is no such request")?;
     let (result, now) = (&frame["result"], player.now);
     let reply = match (frame.get("error"), result.get("output")) {
-        (Some(error), _) if player.invokes_action(&frame["id"]) => Reply::Tool(ToolOutput::fault(rpc_error(error))),
+        (Some(error), _) if player.invokes_action(&frame["id"]) => Reply::Tool(ToolOutput::rpc_error(rpc_error(error))),
         (Some(error), _) => Reply::Error(rpc_error(error)),
         (None, Some(output)) => Reply::Tool(ToolOutput::structured(json(output))),
         (None, None) if result.get("invocationId").is_some() => Reply::Tool(ToolOutput::default()),

@@ -93,23 +93,23 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
 
 async fn tight(context: Context, (): ()) -> Result<&'static str, ToolError> {
     for step in 1..=1000 {
-        context.count(step, 1000);
+        context.step(step, 1000);
     }
     Ok("done")
 }
 
 async fn finish(context: Context, (): ()) -> Result<&'static str, ToolError> {
     for _ in 0..3 {
-        context.count(50, 50);
+        context.step(50, 50);
     }
-    context.count(20, 20);
-    context.count(60, 100);
+    context.step(20, 20);
+    context.step(60, 100);
     Ok("done")
 }
 
 async fn much(context: Context, (): ()) -> Result<&'static str, ToolError> {
     for step in 1..=99 {
-        context.count(step, 1000);
+        context.step(step, 1000);
     }
     context.cancelled().await;
     Err(ToolError::Cancelled)

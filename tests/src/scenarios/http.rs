@@ -69,7 +69,7 @@ fn service(gate: &Arc<Semaphore>) -> (Service, Receiver<String>) {
         .tool(Tool::new("gated", move |context: Context, (): ()| {
             let (note, gate) = (note.clone(), Arc::clone(&gate));
             async move {
-                context.progress(Progress::count(1, 2));
+                context.progress(Progress::step(1, 2));
                 note("started".into());
                 gate.acquire().await.map_err(|_| ToolError::failed("no gate"))?.forget();
                 note("passed".into());

@@ -13,7 +13,7 @@ use adapter_io::{Error, HttpServerAddress};
 use endpoint::{BoxFuture, Call, Client, Context, InputContext, Peer, Service, Tool, ToolError};
 use http_service::{ConnectionLimits, HttpListener, HttpServerConfig, HttpService};
 use protocol_core::mcp::Era;
-use protocol_core::{CallTimeouts, Capabilities, Close, Config, Json, Outcome, Progress, RpcError, Sample, Sampled};
+use protocol_core::{CallTimeouts, Capabilities, Close, Config, Json, Outcome, Progress, RpcError, Sample, SampleResult};
 use tokio::sync::Semaphore;
 
 use super::front::{Authority, EITHER, Front, OLD};
@@ -59,7 +59,7 @@ impl Server {
                 let (gate, started, cancelled) = (Arc::clone(&passes), Arc::clone(&starts), Arc::clone(&cancels));
                 async move {
                     started.fetch_add(1, Ordering::Relaxed);
-                    context.progress(Progress::count(1, 2));
+                    context.progress(Progress::step(1, 2));
                     let was_cancelled = async {
                         context.cancelled().await;
                         true
@@ -397,7 +397,7 @@ async fn clients_without_a_free_lane_do_not_block_their_threads<A: Adapter>(stag
             capabilities
         }
 
-        fn sample(&self, _: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        fn sample(&self, _: InputContext, _: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
             Box::pin(pending())
         }
     }

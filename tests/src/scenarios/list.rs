@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use endpoint::{BoxFuture, Call, Client, InputContext};
 use protocol_core::{
-    CallTimeouts, Capabilities, Elicit, Elicited, Invoke, Json, Level, LogRecord, Op, Outcome, Progress, RpcError, Sample, Sampled,
-    Violation,
+    CallTimeouts, Capabilities, Elicit, ElicitResult, Invoke, Json, Level, LogRecord, Op, Outcome, Progress, RpcError, Sample,
+    SampleResult, Violation,
 };
 use serde_json::{Value, json};
 
@@ -331,20 +331,20 @@ impl Client for Person {
         capabilities
     }
 
-    fn sample(&self, asked: InputContext, _sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, _sample: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
         self.0.note(format!("asked at depth {}", asked.depth()));
         Box::pin(async move {
             let call = asked.call(tool("nest", &json!({}))).map_err(|error| RpcError::internal(error.to_string()))?;
-            Ok(Sampled::new(ended(&call.await.outcome), "model"))
+            Ok(SampleResult::new(ended(&call.await.outcome), "model"))
         })
     }
 
-    fn elicit(&self, _asked: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, _asked: InputContext, form: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
         Box::pin(async move {
             match form.message.as_str() {
-                "accept" => Ok(Elicited::Accept(Json::parse(r#"{"name":"Ada"}"#).expect("JSON"))),
-                "decline" => Ok(Elicited::Decline),
-                "cancel" => Ok(Elicited::Cancel),
+                "accept" => Ok(ElicitResult::Accept(Json::parse(r#"{"name":"Ada"}"#).expect("JSON"))),
+                "decline" => Ok(ElicitResult::Decline),
+                "cancel" => Ok(ElicitResult::Cancel),
                 "refuse" => Err(RpcError::new(-32000, "busy")),
                 _ => std::future::pending().await,
             }

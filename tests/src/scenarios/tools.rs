@@ -67,10 +67,10 @@ pub(super) fn service(book: &Book) -> Service {
         )
         .tool(Tool::new("nest", move |context: Context, ()| nest(context, nesting.clone())))
         .tool(Tool::new("confirm", async |context: Context, asked: Question| Ok(context.confirm(asked.question).await)))
-        .tool(Tool::with_output("elicit", elicit))
-        .tool(Tool::with_output("elicit_badly", elicit_badly))
+        .tool(Tool::with_content("elicit", elicit))
+        .tool(Tool::with_content("elicit_badly", elicit_badly))
         .tool(Tool::new("log", log))
-        .tool(Tool::with_output("empty", async |_: Context, ()| {
+        .tool(Tool::with_content("empty", async |_: Context, ()| {
             Ok(ToolOutput::blocks((0..3).map(|_| Content::Text(Text::from_static("")))))
         }))
         .tool(Tool::new("note", move |_: Context, ()| {
@@ -96,7 +96,7 @@ pub(super) fn service(book: &Book) -> Service {
 
 async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> {
     for step in 1..=job.steps {
-        context.progress(Progress::count(step, job.steps).with_message(format!("step {step}")));
+        context.progress(Progress::step(step, job.steps).with_message(format!("step {step}")));
         // Sleeps in real time, since the timeouts of the caller are in real time.
         context.sleep(Duration::from_millis(job.step_ms)).await?;
     }
@@ -107,15 +107,15 @@ async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> 
 /// `release` is called, one more update is reported.
 async fn flood(context: Context, gate: Book) -> Result<&'static str, ToolError> {
     for step in 1..=10 {
-        context.count(step, 20);
+        context.step(step, 20);
     }
     gate.until_noted(1).await;
-    context.count(11, 20);
+    context.step(11, 20);
     Ok("done")
 }
 
 async fn hold(context: Context, book: Book) -> Result<(), ToolError> {
-    context.count(1, 2);
+    context.step(1, 2);
     let why = match context.cancelled().await {
         CancelReason::Peer(Some(reason)) => format!("cancelled by the peer: {reason}"),
         CancelReason::Peer(None) => "cancelled by the peer".into(),

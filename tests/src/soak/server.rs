@@ -33,14 +33,14 @@ pub(super) async fn run<A: Adapter>(adapter: A, heap: &'static Heap) -> ExitCode
         .tool(count)
         .tool(Tool::new("steps", async |context: Context, (): ()| {
             for step in 1..=5 {
-                context.progress(Progress::count(step, 5));
+                context.progress(Progress::step(step, 5));
                 context.sleep(Duration::from_millis(20)).await?;
             }
             Ok("done")
         }))
         .tool(Tool::new("ask", async |context: Context, (): ()| Ok(context.confirm("Go on?").key("go").await)))
         .tool(Tool::new("stuck", async |context: Context, (): ()| {
-            context.progress(Progress::count(1, 2));
+            context.progress(Progress::step(1, 2));
             context.cancelled().await;
             Ok("cancelled")
         }));

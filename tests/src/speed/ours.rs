@@ -37,7 +37,7 @@ fn service(era: Era) -> Arc<Service> {
     let take = async |_: Context, Note { text }: Note<String>| Ok(text.len().to_string());
     let report = async |context: Context, Report { count }: Report| {
         for step in 1..=count {
-            context.count(step, count);
+            context.step(step, count);
         }
         Ok(())
     };
@@ -49,7 +49,7 @@ fn service(era: Era) -> Arc<Service> {
     Arc::new(
         Service::new(identity())
             .configure(|config| config.era = era)
-            .tool(Tool::with_output(EchoTool::Inline.name(), inline).inline())
+            .tool(Tool::with_content(EchoTool::Inline.name(), inline).inline())
             .tool(Tool::new(EchoTool::Task.name(), echo))
             .tool(Tool::new(EchoTool::Nested.name(), nested))
             .tool(Tool::new("text", text).inline())

@@ -118,14 +118,14 @@ fn service() -> Service {
     let schema = Json::parse(
         r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}"#,
     );
-    let given = Tool::raw("given", schema.expect("a schema"), given).expect("the schema of an object");
+    let given = Tool::from_schema("given", schema.expect("a schema"), given).expect("the schema of an object");
     Service::new(Identity::new("payload", "1"))
-        .tool(Tool::with_output("result", whole).inline())
+        .tool(Tool::with_content("result", whole).inline())
         .tool(Tool::new("string", string).inline())
         .tool(Tool::new("note", note).inline())
         .tool(given.inline())
-        .tool(Tool::with_output("taken", taken).inline())
-        .tool(Tool::with_output("nested", nested).inline())
+        .tool(Tool::with_content("taken", taken).inline())
+        .tool(Tool::with_content("nested", nested).inline())
 }
 
 fn size(bytes: usize) -> ToolOutput {

@@ -96,7 +96,7 @@ fn progress_updates_leave_no_memory_in_use() {
     let mut ends = ends(8);
     let id = begin(&mut ends);
     let mut update = |value| {
-        ends.server.progress(id, Progress::count(value, 1 << 40), NOW).unwrap();
+        ends.server.progress(id, Progress::step(value, 1 << 40), NOW).unwrap();
         carry(&mut ends.server, &mut ends.client);
         assert!(matches!(ends.client.poll_event(), Some(Event::Progress { .. })));
     };

@@ -12,8 +12,8 @@ use endpoint::{
 };
 use protocol_core::drive::Timer;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, CancelReason, CheckpointError, Config, Elicit, Elicited, Identity, Json, Level, NotLive, Outcome,
-    Progress, ProgressError, RateWindow, Reported, RpcError, Sample, Sampled, ServeOptions,
+    CallTimeouts, CancelReason, CheckpointError, Config, Elicit, ElicitResult, Identity, InputRequest, InputResponse, Json, Level,
+    NotLive, Outcome, Progress, ProgressError, RateWindow, Reported, RpcError, Sample, SampleResult, ServeOptions,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -123,12 +123,12 @@ fn stuck(name: &str) -> Tool {
 fn percent_count_message_and_progress_report_updates() {
     let tool = Tool::new("reports", async |context: Context, (): ()| {
         assert!(context.is_observed());
-        context.count(1, 8);
+        context.step(1, 8);
         context.percent(50.0);
         context.progress(Progress::value(60.0).with_message("no total"));
         context.message("rides on the next");
-        assert_eq!(context.try_progress(Progress::count(70, 80)), Ok(Reported::Sent));
-        assert_eq!(context.try_progress(Progress::count(70, 80)), Ok(Reported::NotIncreasing));
+        assert_eq!(context.try_progress(Progress::step(70, 80)), Ok(Reported::Sent));
+        assert_eq!(context.try_progress(Progress::step(70, 80)), Ok(Reported::NotIncreasing));
         Ok(())
     });
     let run = Harness::new(service().tool(tool.rate_window(RateWindow::UNLIMITED))).call_tool("reports", Json::empty_object());
@@ -136,10 +136,10 @@ fn percent_count_message_and_progress_report_updates() {
     assert_eq!(
         received,
         [
-            Progress::count(1, 8),
+            Progress::step(1, 8),
             Progress::percent(50.0),
             Progress::value(60.0).with_message("no total"),
-            Progress::count(70, 80).with_message("rides on the next"),
+            Progress::step(70, 80).with_message("rides on the next"),
         ]
     );
 }
@@ -149,7 +149,7 @@ fn each_part_of_a_job_reports_its_own_subrange_of_the_whole() {
     async fn work(context: &Context, part: Subrange, steps: u64) -> Result<(), Cancelled> {
         for step in 1..=steps {
             context.sleep(ms(1000)).await?;
-            part.count(step, steps);
+            part.step(step, steps);
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ fn each_part_of_a_job_reports_its_own_subrange_of_the_whole() {
 fn agent_client_capabilities_and_depth_describe_the_caller() {
     let tool = Tool::new("who", async |context: Context, (): ()| {
         let offers = context.capabilities();
-        Ok((context.agent().name, context.client().name, offers.sampling, offers.elicitation, offers.roots, context.depth()))
+        Ok((context.client().name, context.client().name, offers.sampling, offers.elicitation, offers.roots, context.depth()))
     });
     let run = Harness::new(service().tool(tool))
         .configure(|config| config.capabilities.roots = false)
@@ -189,13 +189,16 @@ fn sample_confirm_and_elicit_return_the_answers_of_the_caller() {
         Ok((sampled.text, confirmed, content, declined))
     });
     let run = Harness::new(service().tool(tool))
-        .answer(Answer::Sample(Sampled::new("so", "m")))
-        .answer(Answer::Elicit(Elicited::Accept(Json::empty_object())))
-        .answer(Answer::Elicit(Elicited::Accept(json(r#"{"city":"Ulm"}"#))))
-        .answer(Answer::Elicit(Elicited::Decline))
+        .answer(InputResponse::Sample(SampleResult::new("so", "m")))
+        .answer(InputResponse::Elicit(ElicitResult::Accept(Json::empty_object())))
+        .answer(InputResponse::Elicit(ElicitResult::Accept(json(r#"{"city":"Ulm"}"#))))
+        .answer(InputResponse::Elicit(ElicitResult::Decline))
         .call_tool("asks", Json::empty_object());
     assert_eq!(run.text(), r#"{"result":["so",true,"{\"city\":\"Ulm\"}",false]}"#);
-    assert!(matches!(run.asks[..], [(_, Ask::Sample(_)), (_, Ask::Elicit(_)), (_, Ask::Elicit(_)), (_, Ask::Elicit(_))]));
+    assert!(matches!(
+        run.asks[..],
+        [(_, InputRequest::Sample(_)), (_, InputRequest::Elicit(_)), (_, InputRequest::Elicit(_)), (_, InputRequest::Elicit(_))]
+    ));
 }
 
 #[test]
@@ -221,7 +224,7 @@ fn a_handler_may_set_its_own_deadline_and_rate() {
         let options = ServeOptions::default().with_deadline(ms(500)).with_window(RateWindow::new(1, ms(200)));
         context.configure(options).map_err(|_| "over")?;
         for step in 1..=100 {
-            context.count(step, 100);
+            context.step(step, 100);
             context.sleep(ms(100)).await?;
         }
         Ok(())
@@ -267,9 +270,9 @@ fn a_cancel_and_its_reason_reach_the_handler_and_another_task() {
 #[test]
 fn the_handler_of_a_prompt_has_a_context_with_progress_and_time_limits() {
     let prompt = Prompt::new("slow", async |context: Context, _: BTreeMap<String, String>| {
-        context.count(1, 2);
+        context.step(1, 2);
         context.with_timeout(context.sleep(ms(5000)), ms(100)).await.unwrap_err();
-        context.count(2, 2);
+        context.step(2, 2);
         Ok::<_, ToolError>(PromptOutput::new([PromptMessage::user("done")]))
     });
     let run = Harness::new(service().prompt(prompt)).get_prompt("slow", &BTreeMap::new());
@@ -374,8 +377,8 @@ fn after_with_timeout_has_dropped_an_input_request_another_is_answered() {
         assert!(matches!(first, Err(TimeoutError::Elapsed)));
         Ok(context.sample(Sample::new("two")).await?.text)
     });
-    let answer = |ask: &Ask| match ask {
-        Ask::Sample(sample) if sample.prompt == "two" => Some(Answer::Sample(Sampled::new("second", "m"))),
+    let answer = |ask: &InputRequest| match ask {
+        InputRequest::Sample(sample) if sample.prompt == "two" => Some(InputResponse::Sample(SampleResult::new("second", "m"))),
         _ => None,
     };
     let run = Harness::new(service().tool(tool)).answer_with(answer).call_tool("impatient", Json::empty_object());
@@ -435,10 +438,10 @@ fn once_its_call_has_ended_a_context_sends_no_frame_and_returns_errors() {
     let before = pair.server.stats().frames_out;
     let context = kept.take().pop().unwrap();
     // These methods return no error. They have no effect.
-    context.count(1, 2);
+    context.step(1, 2);
     context.log(Level::Error, "not sent");
     context.checkpoint(&serde_json::json!({}));
-    assert_eq!(context.try_progress(Progress::count(1, 2)), Err(ProgressError::NotLive));
+    assert_eq!(context.try_progress(Progress::step(1, 2)), Err(ProgressError::NotLive));
     assert_eq!(context.try_checkpoint(&serde_json::json!({})), Err(CheckpointError::NotLive));
     assert_eq!(context.configure(ServeOptions::default()), Err(NotLive));
     assert!(!pair.wait(context.confirm("anybody?")));

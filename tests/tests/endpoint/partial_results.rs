@@ -121,7 +121,7 @@ fn a_cancelled_job_returns_the_checkpoint_of_its_last_progress_which_is_also_in_
     assert_eq!(done.outcome, Outcome::Cancelled);
     assert_eq!(world.now(), ms(700), "the call ends at once");
     assert_eq!(done.partial.as_ref().map(value), Some(after(3)));
-    assert_eq!(done.last.as_deref(), Some(&Progress::count(3, 4).with_message("c done")));
+    assert_eq!(done.last.as_deref(), Some(&Progress::step(3, 4).with_message("c done")));
     world.executor.run_until_stalled();
     assert_eq!(
         world.audit.line(),
@@ -137,7 +137,7 @@ fn without_partial_on_progress_only_the_audit_has_the_checkpoint_of_a_cancelled_
     call.cancel(None);
     let done = world.wait(call);
     assert_eq!((done.outcome, done.partial), (Outcome::Cancelled, None));
-    assert_eq!(done.last.as_deref(), Some(&Progress::count(3, 4).with_message("c done")));
+    assert_eq!(done.last.as_deref(), Some(&Progress::step(3, 4).with_message("c done")));
     world.executor.run_until_stalled();
     assert_eq!(world.audit.line()["partial"], after(3));
 }

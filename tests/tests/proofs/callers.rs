@@ -1,5 +1,5 @@
 //! One server session for three clients, whose frames come in any order. Each client gets its own replies, log records, progress and
-//! notices, and no frame that belongs to another client (G15, G16).
+//! notifications, and no frame that belongs to another client (G15, G16).
 //!
 //! * With lanes: each client has a lane of its own, all clients use the same ids, and their eras differ: one makes the handshake, one makes
 //!   stateless requests after a probe, and one makes them after a probe that the test answers itself.
@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, Event, InboundId, Instant, Invoke, Lane, Level, LogRecord, Notice, Op, Outcome, Progress, Reply, Request,
-    RpcError, Sample, Session, SubscriptionFilter, Text, ToolOutput,
+    Event, InboundId, InputRequest, InputResponse, Instant, Invoke, Lane, Level, LogRecord, Notification, Op, Outcome, Progress,
+    Reply, Request, RpcError, Sample, Session, SubscriptionFilter, Text, ToolOutput,
 };
 use testkit::broken::{Broken, Fault};
 use testkit::config::{client_config, server_config, with};
@@ -35,7 +35,7 @@ struct Seen {
     /// Subscriptions that the server has ended.
     ended: usize,
     records: [usize; 3],
-    notices: [usize; 3],
+    notifications: [usize; 3],
     /// Input requests of the server.
     asked: [usize; 3],
 }
@@ -45,7 +45,7 @@ impl Seen {
         for at in 0..3 {
             self.results[at] += other.results[at];
             self.records[at] += other.records[at];
-            self.notices[at] += other.notices[at];
+            self.notifications[at] += other.notifications[at];
             self.asked[at] += other.asked[at];
         }
         self.cancelled += other.cancelled;
@@ -102,14 +102,14 @@ impl<S: Subject> Users<S> {
                 self.seen.results[at] += usize::from(result.as_str().contains(NAMES[at]));
             }
             Event::Done { outcome: Outcome::Cancelled, .. } => self.seen.cancelled += 1,
-            Event::Notice(Notice::SubscriptionEnded) => self.seen.ended += 1,
-            Event::Notice(Notice::ResourceUpdated { .. }) => self.seen.notices[at] += 1,
+            Event::Notification(Notification::SubscriptionEnded) => self.seen.ended += 1,
+            Event::Notification(Notification::ResourceUpdated { .. }) => self.seen.notifications[at] += 1,
             Event::Log(_) => self.seen.records[at] += 1,
             Event::InputRequested { key, .. } => {
                 assert!(!self.is_stateless(at), "a client without a handshake was asked: {event:?}");
                 self.seen.asked[at] += 1;
                 let client = self.crowd.client_mut(at);
-                client.provide_input(*key, Answer::Refused(RpcError::internal("no")), NOW).expect("it is open");
+                client.provide_input(*key, InputResponse::Refused(RpcError::internal("no")), NOW).expect("it is open");
             }
             Event::Violation(_) | Event::Done { outcome: Outcome::Error(_) | Outcome::Invalid(_), .. } => {
                 panic!("{}: {event:?}", NAMES[at])
@@ -167,7 +167,7 @@ impl<S: Subject> Users<S> {
     }
 
     /// Takes a step of the server: it sends progress, a log record, an input request or the response of one of its calls, publishes a
-    /// notice, or ends a subscription, as `number` selects. `which` selects the call or the subscription.
+    /// notification, or ends a subscription, as `number` selects. `which` selects the call or the subscription.
     fn serve(&mut self, which: usize, number: u64) {
         // A subscription has `usize::MAX` in the place of its client.
         let subscriptions: Vec<_> = self.serves.iter().filter(|(at, _)| *at > 2).map(|(_, id)| *id).collect();
@@ -189,10 +189,13 @@ impl<S: Subject> Users<S> {
             }
             4 => drop(self.crowd.server_mut().progress(id, Progress::value(f64::from(number as u32)).with_message(name), NOW)),
             5 => {
-                let asked = self.crowd.server_mut().request_input(id, Ask::from(Sample::new(name)), NOW);
+                let asked = self.crowd.server_mut().request_input(id, InputRequest::from(Sample::new(name)), NOW);
                 assert!(!self.is_stateless(at) || asked.is_err(), "{name} was asked");
             }
-            _ => drop(self.crowd.server_mut().publish(&Notice::ResourceUpdated { uri: Text::from(format!("u:{name}")) }, NOW)),
+            _ => {
+                let _ =
+                    self.crowd.server_mut().publish(&Notification::ResourceUpdated { uri: Text::from(format!("u:{name}")) }, NOW);
+            }
         }
     }
 
@@ -221,7 +224,7 @@ fn three_clients_of_different_eras_each_get_only_their_own_frames() {
     println!("{all:?}");
     assert!(all.results.iter().all(|count| *count > 300) && all.cancelled > 100, "{all:?}");
     assert!(all.records[0] > 100 && all.records[1] == 0 && all.records[2] > 100, "{all:?}");
-    assert!(all.notices[0] == 0 && all.notices[1] > 50 && all.notices[2] > 50, "{all:?}");
+    assert!(all.notifications[0] == 0 && all.notifications[1] > 50 && all.notifications[2] > 50, "{all:?}");
     assert!(all.asked[0] > 50 && all.asked[1..] == [0; 2] && all.ended > 10, "{all:?}");
 }
 
@@ -234,7 +237,7 @@ fn three_clients_of_one_channel_each_get_only_their_own_frames() {
     println!("{all:?}");
     assert!(all.results.iter().all(|count| *count > 300) && all.cancelled > 100, "{all:?}");
     assert!(all.records[..2] == [0; 2] && all.records[2] > 100, "{all:?}");
-    assert!(all.notices.iter().all(|count| *count > 50) && all.ended > 10, "{all:?}");
+    assert!(all.notifications.iter().all(|count| *count > 50) && all.ended > 10, "{all:?}");
     assert_eq!(all.asked, [0; 3]);
 }
 

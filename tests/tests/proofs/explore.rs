@@ -17,7 +17,7 @@ const NOTHING: Bounds = Bounds {
     calls: 0,
     changes: 0,
     listens: 0,
-    notices: 0,
+    notifications: 0,
     updates: 0,
     samples: 0,
     cancels: 0,
@@ -77,11 +77,11 @@ const FULL: [Bounds; 4] = [
 const QUICK_STATELESS: [(Ends, Bounds); 9] = [
     (stateless_configs, Bounds { calls: 1, ..EVERYTHING }),
     (stateless_configs, Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [1; 2], ..NOTHING }),
-    (stateless_configs, Bounds { changes: 2, notices: 1, cancels: 1, ..NOTHING }),
-    (stateless_configs, Bounds { changes: 3, notices: 1, ..NOTHING }),
-    (stateless_configs, Bounds { calls: 1, listens: 1, notices: 1, cancels: 1, deadlines: [1; 2], ..NOTHING }),
-    (listening_configs, Bounds { changes: 1, notices: 1, cancels: 1, closes: [0, 1], ..NOTHING }),
-    (listening_configs, Bounds { calls: 1, notices: 1, cancels: 1, closes: [1, 0], opening: true, ..NOTHING }),
+    (stateless_configs, Bounds { changes: 2, notifications: 1, cancels: 1, ..NOTHING }),
+    (stateless_configs, Bounds { changes: 3, notifications: 1, ..NOTHING }),
+    (stateless_configs, Bounds { calls: 1, listens: 1, notifications: 1, cancels: 1, deadlines: [1; 2], ..NOTHING }),
+    (listening_configs, Bounds { changes: 1, notifications: 1, cancels: 1, closes: [0, 1], ..NOTHING }),
+    (listening_configs, Bounds { calls: 1, notifications: 1, cancels: 1, closes: [1, 0], opening: true, ..NOTHING }),
     (choosing_configs, Bounds { calls: 1, updates: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], opening: true, ..NOTHING }),
     (choosing_configs, Bounds { changes: 2, deadlines: [1, 0], opening: true, ..NOTHING }),
 ];
@@ -90,13 +90,16 @@ const QUICK_STATELESS: [(Ends, Bounds); 9] = [
 const FULL_STATELESS: [(Ends, Bounds); 9] = [
     (stateless_configs, Bounds { calls: 1, updates: 2, samples: 1, cancels: 1, deadlines: [2; 2], ..EVERYTHING }),
     (stateless_configs, Bounds { calls: 2, samples: 0, ..EVERYTHING }),
-    (stateless_configs, Bounds { calls: 1, listens: 1, notices: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING }),
-    (stateless_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [1, 0], closes: [1; 2], ..NOTHING }),
-    (stateless_configs, Bounds { changes: 4, notices: 1, ..NOTHING }),
-    (listening_configs, Bounds { changes: 2, notices: 1, cancels: 1, ..NOTHING }),
-    (listening_configs, Bounds { calls: 1, changes: 1, notices: 1, cancels: 1, opening: true, ..NOTHING }),
+    (
+        stateless_configs,
+        Bounds { calls: 1, listens: 1, notifications: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING },
+    ),
+    (stateless_configs, Bounds { changes: 2, notifications: 1, cancels: 1, deadlines: [1, 0], closes: [1; 2], ..NOTHING }),
+    (stateless_configs, Bounds { changes: 4, notifications: 1, ..NOTHING }),
+    (listening_configs, Bounds { changes: 2, notifications: 1, cancels: 1, ..NOTHING }),
+    (listening_configs, Bounds { calls: 1, changes: 1, notifications: 1, cancels: 1, opening: true, ..NOTHING }),
     (choosing_configs, Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [2, 1], opening: true, ..NOTHING }),
-    (choosing_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [2, 0], opening: true, ..NOTHING }),
+    (choosing_configs, Bounds { changes: 2, notifications: 1, cancels: 1, deadlines: [2, 0], opening: true, ..NOTHING }),
 ];
 
 /// Does the same as [`search`], with configurations for each of the bounds.
@@ -163,8 +166,8 @@ fn omitted_orders_lead_to_no_other_states_of_either_end() {
     let with_handshake = [configs as Ends, tesseron_configs].into_iter().flat_map(|configs| all.map(|bounds| (configs, bounds)));
     let stateless: [(Ends, Bounds); 4] = [
         (stateless_configs, Bounds { calls: 1, updates: 1, cancels: 1, deadlines: [1, 0], closes: [0, 1], ..NOTHING }),
-        (stateless_configs, Bounds { listens: 1, notices: 1, cancels: 1, closes: [1, 0], ..NOTHING }),
-        (listening_configs, Bounds { changes: 1, notices: 1, ..NOTHING }),
+        (stateless_configs, Bounds { listens: 1, notifications: 1, cancels: 1, closes: [1, 0], ..NOTHING }),
+        (listening_configs, Bounds { changes: 1, notifications: 1, ..NOTHING }),
         (choosing_configs, Bounds { calls: 1, cancels: 1, deadlines: [1; 2], opening: true, ..NOTHING }),
     ];
     for (configs, bounds) in with_handshake.chain(stateless) {
@@ -220,7 +223,7 @@ fn a_search_of_stateless_requests_finds_planted_faults() {
     }
     expect_counterexample(Fault::NoticeAfterResult, listens, "G15: ");
     expect_counterexample(Fault::RepeatsFrames, Bounds { opening: true, ..calls }, "G2: ");
-    expect_counterexample(Fault::MixesSubscriptions, Bounds { changes: 2, notices: 1, ..NOTHING }, "G16: ");
+    expect_counterexample(Fault::MixesSubscriptions, Bounds { changes: 2, notifications: 1, ..NOTHING }, "G16: ");
     let closes = Bounds { calls: 1, closes: [1, 0], ..NOTHING };
     expect_counterexample(Fault::LosesDone, closes, "G1: ");
     expect_counterexample(Fault::LosesDone, Bounds { opening: true, ..closes }, "G1: ");

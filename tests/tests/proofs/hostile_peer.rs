@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Event, InboundId, InputRound, Invoke, Json, Lane, NotLive, Notice, Op, Reply, RouteKind,
-    SubscriptionFilter, TransportEnd,
+    CallTimeouts, Config, Event, InboundId, InputRequest, InputResponse, InputRound, Invoke, Json, Lane, NotLive, Notification, Op,
+    Reply, RouteKind, SubscriptionFilter, TransportEnd,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{discovered, json, notification, progress};
@@ -171,7 +171,7 @@ impl Victim {
             }
             14 => {
                 if let Some((key, _)) = rng.pick(&end.session.ids.peer_input_requests) {
-                    let _ = end.session.provide_input(key, Answer::Roots(json("[]")), now);
+                    let _ = end.session.provide_input(key, InputResponse::Roots(json("[]")), now);
                 }
             }
             15 => {
@@ -179,11 +179,14 @@ impl Victim {
                     let mut offered = SubscriptionFilter::default();
                     offered.tools = true;
                     let _ = end.session.accept_subscription(id, &offered, now);
-                    let _ = end.session.publish(&Notice::ToolsChanged, now);
+                    let _ = end.session.publish(&Notification::ToolsChanged, now);
                 } else if let Some(id) = rng.pick(&end.session.ids.inbound_calls).filter(|id| !self.cancelled.contains(id)) {
                     let _ = match rng.below(4) {
-                        0 | 1 => end.session.request_input(id, Ask::Roots, now).is_ok(),
-                        2 => end.session.finish_round(id, InputRound::new().ask("a", Ask::Roots).with_state("s"), now).is_ok(),
+                        0 | 1 => end.session.request_input(id, InputRequest::Roots, now).is_ok(),
+                        2 => end
+                            .session
+                            .finish_round(id, InputRound::new().ask("a", InputRequest::Roots).with_state("s"), now)
+                            .is_ok(),
                         _ => end.session.respond(id, Reply::Raw(Json::empty_object()), now).is_ok(),
                     };
                 }
@@ -215,7 +218,7 @@ fn every_guarantee_holds_against_a_peer_that_sends_anything() {
         Happening::PeerCancel,
         Happening::InputRequest,
         Happening::PeerInputRequest,
-        Happening::Answer,
+        Happening::InputResponse,
         Happening::Violation,
         Happening::Garbage,
     ];

@@ -362,7 +362,7 @@ impl World {
         handler.updates += 1;
         let key = handler.session;
         let session = self.sessions.get_mut(&key).expect("its session lives");
-        session.progress(handler.id, Progress::count(handler.updates, 1000), self.now).expect("it is live");
+        session.progress(handler.id, Progress::step(handler.updates, 1000), self.now).expect("it is live");
         self.pump_session(key);
         self.pump();
     }

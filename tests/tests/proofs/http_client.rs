@@ -15,8 +15,8 @@ use protocol_core::http::{
 };
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Event, Gone, InboundId, InputKey, Instant, Invoke, Json, Lane, Notice, OutboundId, Outcome,
-    Progress, Reply, Sample, Sampled, Session, SubscriptionFilter, ToolOutput, TransportEnd,
+    CallTimeouts, Event, Gone, InboundId, InputKey, InputRequest, InputResponse, Instant, Invoke, Json, Lane, Notification,
+    OutboundId, Outcome, Progress, Reply, Sample, SampleResult, Session, SubscriptionFilter, ToolOutput, TransportEnd,
 };
 use testkit::Rng;
 use testkit::config::{client_config, server_config, with};
@@ -43,7 +43,7 @@ struct Connection {
     request: HttpClientRequest,
     /// The exchange at the server, once the request has arrived.
     exchange: Option<HttpExchangeId>,
-    /// `true` once the connection is lost for the client. The server notices this later.
+    /// `true` once the connection is lost for the client. The server notifications this later.
     is_cut: bool,
     pieces: VecDeque<Piece>,
 }
@@ -84,7 +84,7 @@ struct Coverage {
     reopened: usize,
     /// Answers to input requests that have reached the server.
     answers: usize,
-    notices: usize,
+    notifications: usize,
     /// Clients whose connection to the server has failed.
     failed: usize,
 }
@@ -99,7 +99,7 @@ impl Coverage {
         self.suspended += other.suspended;
         self.reopened += other.reopened;
         self.answers += other.answers;
-        self.notices += other.notices;
+        self.notifications += other.notifications;
         self.failed += other.failed;
     }
 }
@@ -261,7 +261,7 @@ impl World {
             }
             Event::InputRequested { key, .. } => self.input_requests.push(key),
             Event::InputGone { key } => self.input_requests.retain(|open| *open != key),
-            Event::Notice(_) => self.coverage.notices += 1,
+            Event::Notification(_) => self.coverage.notifications += 1,
             Event::Violation(rule) => panic!("the client objects to its server: {rule}"),
             _ => {}
         }
@@ -342,7 +342,7 @@ impl World {
         self.pump_client();
     }
 
-    /// Breaks a connection. The client notices this now, and the server later.
+    /// Breaks a connection. The client notifications this now, and the server later.
     fn cut(&mut self, id: HttpRequestId) {
         let connection = self.network.get_mut(&id).expect("it is open");
         self.coverage.cuts += 1;
@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// Makes the server notice that a connection is broken.
+    /// Makes the server notification that a connection is broken.
     fn notice_cut(&mut self, id: HttpRequestId) {
         let Some(exchange) = self.network.remove(&id).and_then(|connection| connection.exchange) else { return };
         self.server.handle_lost(exchange, self.now);
@@ -449,7 +449,7 @@ impl World {
         let at = self.rng.below(self.work.len());
         let Some(work) = self.work.get_mut(at) else { return };
         work.updates += 1;
-        let (key, mut progress) = (work.session, Progress::count(work.updates, 1000));
+        let (key, mut progress) = (work.session, Progress::step(work.updates, 1000));
         progress.message = Some((&*work.mark).into());
         self.sessions.get_mut(&key).expect("it lives").progress(work.id, progress, self.now).expect("it is live");
         self.pump_session(key);
@@ -472,7 +472,7 @@ impl World {
     fn ask(&mut self) {
         let at = self.rng.below(self.work.len());
         let Some(work) = self.work.get(at) else { return };
-        let (key, ask) = (work.session, Ask::Sample(Sample::new("?").into()));
+        let (key, ask) = (work.session, InputRequest::Sample(Sample::new("?").into()));
         // Fails without a handshake: then a server cannot send requests.
         let _ = self.sessions.get_mut(&key).expect("it lives").request_input(work.id, ask, self.now);
         self.pump_session(key);
@@ -483,7 +483,7 @@ impl World {
         let at = self.rng.below(self.input_requests.len());
         if at < self.input_requests.len() {
             let key = self.input_requests.remove(at);
-            let answer = Answer::Sample(Sampled::new("!", "model"));
+            let answer = InputResponse::Sample(SampleResult::new("!", "model"));
             self.session.provide_input(key, answer, self.now).expect("it is open");
             self.pump_client();
         }
@@ -492,7 +492,7 @@ impl World {
     fn publish(&mut self) {
         for key in self.sessions.keys().copied().collect::<Vec<_>>() {
             let session = self.sessions.get_mut(&key).expect("it lives");
-            let _ = session.notify(Notice::ToolsChanged, self.now);
+            let _ = session.notify(Notification::ToolsChanged, self.now);
             self.pump_session(key);
         }
         self.pump_server();
@@ -652,8 +652,8 @@ fn campaign(era: Era) -> Coverage {
 #[test]
 fn calls_with_a_handshake_end_once_with_rising_progress_over_any_network() {
     let total = campaign(Era::Legacy);
-    let Coverage { results, lost, cancels_seen, cuts, resumed, suspended, reopened, answers, notices, failed: _ } = total;
-    let rarest = [results, lost, cancels_seen, cuts, resumed, suspended, reopened, answers, notices].into_iter().min();
+    let Coverage { results, lost, cancels_seen, cuts, resumed, suspended, reopened, answers, notifications, failed: _ } = total;
+    let rarest = [results, lost, cancels_seen, cuts, resumed, suspended, reopened, answers, notifications].into_iter().min();
     assert!(rarest > Some(10), "the campaign met everything that it is about: {total:?}");
 }
 
@@ -661,7 +661,7 @@ fn calls_with_a_handshake_end_once_with_rising_progress_over_any_network() {
 fn calls_without_a_handshake_end_once_with_rising_progress_over_any_network() {
     for era in [Era::Modern, Era::Auto] {
         let total = campaign(era);
-        let rarest = [total.results, total.lost, total.cancels_seen, total.cuts, total.notices].into_iter().min();
+        let rarest = [total.results, total.lost, total.cancels_seen, total.cuts, total.notifications].into_iter().min();
         assert!(rarest > Some(10), "the campaign met everything that it is about: {total:?}");
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Ask, Event, Gone, InboundId, Lane, Level, LogRecord, Progress, RateWindow, Reply, ReplyKind, RouteKind, RpcError, ServeOptions,
-    ToolOutput,
+    Event, Gone, InboundId, InputRequest, Lane, Level, LogRecord, Progress, RateWindow, Reply, ReplyKind, RouteKind, RpcError,
+    ServeOptions, ToolOutput,
 };
 use testkit::config::app_config;
 use testkit::config::{server_config, with};
@@ -105,7 +105,7 @@ impl Bench {
             }
             (_, Some((of, _))) if Some(of) == lost => {}
             (8..=11, Some((_, id))) => drop(self.end.session.progress(id, Progress::value(f64::from(how) / 3.0), now)),
-            (12, Some((_, id))) => drop(self.end.session.request_input(id, Ask::Confirm { message: "?".to_owned() }, now)),
+            (12, Some((_, id))) => drop(self.end.session.request_input(id, InputRequest::Confirm { message: "?".to_owned() }, now)),
             (13, Some((_, id))) => {
                 let record = LogRecord::new(Level::Error, json("1"));
                 let _ = self.end.session.log(Some(id), record, now);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Elicit, Elicited, Event, ExchangeId, Gone, InboundId, InputKey, InputRound, Instant, Invoke,
-    Lane, OutboundId, Outcome, Progress, Reply, SendError, Session, TransportEnd,
+    CallTimeouts, Close, Elicit, ElicitResult, Event, ExchangeId, Gone, InboundId, InputKey, InputRequest, InputResponse,
+    InputRound, Instant, Invoke, Lane, OutboundId, Outcome, Progress, Reply, SendError, Session, TransportEnd,
 };
 use serde_json::Value;
 use testkit::broken::{Broken, Fault};
@@ -72,12 +72,12 @@ const NOTHING: Left = Left { cancels: 0, deadlines: 0, progress: 0, late: 0, los
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The server asks for the next round of its plan.
-    Ask,
+    InputRequest,
     Respond,
     /// The handler sends an update.
     Update,
     /// The client answers the input request at this place of [`Rounds::open`].
-    Answer(usize),
+    InputResponse(usize),
     Cancel,
     /// The next deadline of the client passes. This is always possible for the delay of a retry, and for a time limit as often as [`Left`]
     /// allows.
@@ -139,7 +139,7 @@ impl Rounds {
                     assert_eq!(self.open, [], "an input request outlives its call");
                     (self.outcome, self.is_between) = (Some(outcome), false);
                 }
-                Event::InputRequested { key, parent, ask: Ask::Elicit(elicit), .. } => {
+                Event::InputRequested { key, parent, ask: InputRequest::Elicit(elicit), .. } => {
                     assert!(parent == Some(self.call) && self.outcome.is_none() && self.is_between);
                     self.open.push((key, format!("{} {}", self.rounds, elicit.message)));
                 }
@@ -239,10 +239,10 @@ impl Explored for Rounds {
     fn steps(&self) -> Vec<Step> {
         let (mut all, left, is_open) = (Vec::new(), self.left, self.outcome.is_none());
         if !self.running.is_empty() {
-            all.extend((!self.plan.is_empty()).then_some(Step::Ask));
+            all.extend((!self.plan.is_empty()).then_some(Step::InputRequest));
             all.extend([Step::Respond].into_iter().chain((left.progress > 0).then_some(Step::Update)));
         }
-        all.extend((0..self.open.len()).map(Step::Answer));
+        all.extend((0..self.open.len()).map(Step::InputResponse));
         all.extend((left.cancels > 0 && is_open).then_some(Step::Cancel));
         let waits_for_retry = self.is_between && self.open.is_empty();
         let has_deadline = self.ends[CLIENT].session.poll_timeout().is_some();
@@ -267,10 +267,11 @@ impl Explored for Rounds {
 
     fn take(&mut self, step: &Step) {
         match *step {
-            Step::Ask => {
+            Step::InputRequest => {
                 let (names, state) = self.plan.pop_front().expect("a round is left");
-                let form =
-                    |name: &str| Ask::Elicit(Elicit::new(name, json(r#"{"type":"object","properties":{"v":{"type":"string"}}}"#)));
+                let form = |name: &str| {
+                    InputRequest::Elicit(Elicit::new(name, json(r#"{"type":"object","properties":{"v":{"type":"string"}}}"#)))
+                };
                 let round = names.iter().fold(InputRound::new(), |round, name| round.ask(*name, form(name)));
                 let round = state.into_iter().fold(round, InputRound::with_state);
                 let (id, end) = (self.running.remove(0), &mut self.ends[SERVER]);
@@ -285,13 +286,13 @@ impl Explored for Rounds {
                 let (id, end) = (self.running[0], &mut self.ends[SERVER]);
                 end.session.progress(id, Progress::value(1.0), end.now).expect("its handler runs");
             }
-            Step::Answer(place) => {
+            Step::InputResponse(place) => {
                 let (key, value) = self.open.remove(place);
                 let name = value.split(' ').nth(1).expect("a name").to_owned();
                 let (_, answers) = self.round.as_mut().expect("a round asks");
                 answers.insert(name, value.clone());
                 self.is_between = !self.open.is_empty();
-                let answer = Answer::Elicit(Elicited::Accept(json(&format!(r#"{{"v":"{value}"}}"#))));
+                let answer = InputResponse::Elicit(ElicitResult::Accept(json(&format!(r#"{{"v":"{value}"}}"#))));
                 let client = self.client();
                 client.session.provide_input(key, answer, client.now).expect("it is open");
             }
@@ -477,7 +478,7 @@ fn run_two_rounds<S: Subject>(client: &mut Watched<S>) {
             let Event::Request { id, .. } = event else { continue };
             match plan.pop_front() {
                 Some((name, state)) => {
-                    let round = InputRound::new().ask(name, Ask::Roots);
+                    let round = InputRound::new().ask(name, InputRequest::Roots);
                     let round = state.into_iter().fold(round, InputRound::with_state);
                     server.session.finish_round(id, round, now).expect("its handler runs");
                 }
@@ -493,7 +494,7 @@ fn run_two_rounds<S: Subject>(client: &mut Watched<S>) {
         while let Some(event) = client.poll_event() {
             match event {
                 Event::InputRequested { key, .. } => {
-                    client.provide_input(key, Answer::Roots(json("[]")), now).expect("it is open");
+                    client.provide_input(key, InputResponse::Roots(json("[]")), now).expect("it is open");
                 }
                 Event::Done { outcome: Outcome::Result(_), .. } => return,
                 _ => {}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    CallTimeouts, Event, InboundId, Instant, Invoke, Json, Lane, Notice, Op, OutboundId, Outcome, Reply, Request, Session,
+    CallTimeouts, Event, InboundId, Instant, Invoke, Json, Lane, Notification, Op, OutboundId, Outcome, Reply, Request, Session,
     SubscriptionFilter, Text, Violation,
 };
 use testkit::config::{client_config, server_config, with};
@@ -39,7 +39,7 @@ struct Left {
     /// Changes of the subscription: the first adds a resource, the second removes it.
     changes: u8,
     /// Changes of the list of tools.
-    notices: u8,
+    notifications: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Explored for Link {
         let has_deadline = self.ends[CLIENT].session.poll_timeout().is_some();
         all.extend((left.deadlines > 0 && has_deadline).then_some(Step::Deadline));
         all.extend((0..self.running.len()).map(Step::Respond));
-        all.extend((left.notices > 0).then_some(Step::Publish));
+        all.extend((left.notifications > 0).then_some(Step::Publish));
         for end in [CLIENT, SERVER] {
             all.extend((self.ends[end].session.stats().queued_bytes > 0).then_some(Step::Leave(end)));
             all.extend((!self.under_way[end].is_empty()).then_some(Step::Arrive(end)));
@@ -171,9 +171,9 @@ impl Explored for Link {
                 end.session.respond(id, Reply::Done, end.now).expect("its handler runs");
             }
             Step::Publish => {
-                self.left.notices -= 1;
+                self.left.notifications -= 1;
                 let end = &mut self.ends[SERVER];
-                end.session.publish(&Notice::ToolsChanged, end.now);
+                end.session.publish(&Notification::ToolsChanged, end.now);
             }
             Step::Leave(end) => {
                 let frame = self.ends[end].next_sent().expect("output is queued");
@@ -206,7 +206,7 @@ impl Explored for Link {
         if client.era() == Some(Era::Modern) {
             let is_subscribed = matches!(self.outcome(Op::Subscribe), Some(Outcome::Result(_)));
             let unsubscribed = self.outcome(Op::Unsubscribe);
-            let reached = server.clone().publish(&Notice::ResourceUpdated { uri: "u:".into() }, self.ends[SERVER].now);
+            let reached = server.clone().publish(&Notification::ResourceUpdated { uri: "u:".into() }, self.ends[SERVER].now);
             match unsubscribed {
                 Some(Outcome::Result(_)) => assert_eq!(reached, 0, "the resource has left"),
                 None if is_subscribed => assert_eq!(reached, 1, "the resource has joined"),
@@ -223,7 +223,7 @@ fn search(left: Left, states: usize) {
     assert!(found.states > states && found.rests > 3 && found.cut == 0, "{found:?}");
 }
 
-const NOTHING: Left = Left { calls: 0, cancels: 0, deadlines: 0, changes: 0, notices: 0 };
+const NOTHING: Left = Left { calls: 0, cancels: 0, deadlines: 0, changes: 0, notifications: 0 };
 
 #[test]
 fn every_order_of_a_call_with_a_cancel_and_a_deadline_ends_the_call_once() {
@@ -238,7 +238,7 @@ fn every_order_of_two_calls_and_a_cancel_ends_each_call_once() {
 #[test]
 fn after_every_order_of_changes_a_subscription_has_the_resources_that_were_asked_for() {
     search(Left { changes: 1, calls: 1, deadlines: 1, ..NOTHING }, 300);
-    search(Left { changes: 2, notices: 1, ..NOTHING }, 300);
+    search(Left { changes: 2, notifications: 1, ..NOTHING }, 300);
     search(Left { changes: 2, cancels: 1, ..NOTHING }, 300);
 }
 

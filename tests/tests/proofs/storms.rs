@@ -295,7 +295,9 @@ fn everything_happens_in_storms_of_each_protocol() {
             // Lanes have storms of their own. Frames that cannot be read, and responses that do not fit, are too rare.
             Happening::LaneStopped | Happening::LaneLost | Happening::Garbage | Happening::Invalid => false,
             // Stateless requests ask in rounds.
-            Happening::InputRequest | Happening::Answer | Happening::Refusal | Happening::Unanswered => spoken != Spoken::Stateless,
+            Happening::InputRequest | Happening::InputResponse | Happening::Refusal | Happening::Unanswered => {
+                spoken != Spoken::Stateless
+            }
             _ => true,
         };
         for happening in Happening::ALL.into_iter().filter(can_happen) {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, Elicit, Elicited, Event, InputRound, Invoke, Lane, Notice, Reply, SubscriptionFilter, ToolOutput,
+    Elicit, ElicitResult, Event, InputRequest, InputResponse, InputRound, Invoke, Lane, Notification, Reply, SubscriptionFilter,
+    ToolOutput,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::json;
@@ -144,23 +145,23 @@ fn every_transition_that_a_campaign_counts_is_a_row_of_a_table() {
 fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
     let client = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));
     let mut pair = Pair::with(client, server_config());
-    // A subscription: it is accepted, and a notice waits while the lane is stopped.
+    // A subscription: it is accepted, and a notification waits while the lane is stopped.
     pair.client.invoke(Invoke::subscribe("u:0"));
     let listen = pair.run().server.request();
     let mut offered = SubscriptionFilter::default();
     offered.uris = vec!["u:0".into()];
     let (now, server) = (pair.server.now, &mut pair.server.session);
     server.accept_subscription(listen, &offered, now).unwrap();
-    let changed = Notice::ResourceUpdated { uri: "u:0".into() };
+    let changed = Notification::ResourceUpdated { uri: "u:0".into() };
     server.publish(&changed, now);
     server.set_writable(Lane::CHANNEL, false, now).unwrap();
     server.publish(&changed, now);
-    server.publish(&Notice::ToolsChanged, now);
+    server.publish(&Notification::ToolsChanged, now);
     server.set_writable(Lane::CHANNEL, true, now).unwrap();
     pair.run().client.drain();
     // A call of three exchanges: the first returns a round with an input request, the second one with only a state, the third a result.
     pair.client.call();
-    let form = Ask::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
+    let form = InputRequest::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
     for round in [InputRound::new().ask("a", form).with_state("1"), InputRound::new().with_state("2")] {
         let id = pair.run().server.request();
         pair.server.session.finish_round(id, round, pair.server.now).unwrap();
@@ -170,7 +171,7 @@ fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
             _ => None,
         });
         if let Some(key) = asked {
-            let answer = Answer::Elicit(Elicited::Accept(json("{}")));
+            let answer = InputResponse::Elicit(ElicitResult::Accept(json("{}")));
             pair.client.session.provide_input(key, answer, pair.client.now).unwrap();
         }
     }
@@ -183,9 +184,9 @@ fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
     let met: BTreeSet<_> = coverage.transitions().collect();
     for row in [
         ["listen", "Requested", "accept"],
-        ["listen", "Listening", "publish a wanted notice"],
-        ["listen", "Listening", "publish a wanted notice, with its lane stopped"],
-        ["listen", "Waiting", "publish another notice"],
+        ["listen", "Listening", "publish a wanted notification"],
+        ["listen", "Listening", "publish a wanted notification, with its lane stopped"],
+        ["listen", "Waiting", "publish another notification"],
         ["listen", "Waiting", "its lane is resumed"],
         ["call-over-rounds", "Written", "the request is polled"],
         ["call-over-rounds", "InFlight", "a round"],

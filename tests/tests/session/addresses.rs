@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, AskError, Consent, Event, InputFailed, NotLive, Notice, OpenUrl, Outcome, Reply, RpcError, Sample, SendError,
-    Violation,
+    AskError, Event, InputFailed, InputRequest, InputResponse, NotLive, Notification, OpenUrl, OpenUrlResult, Outcome, Reply,
+    RpcError, Sample, SendError, Violation,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{cancelled, error, json, notification, ok, request};
@@ -27,9 +27,9 @@ fn sign_in() -> OpenUrl {
 /// The parameters of the request for [`sign_in`].
 const SIGN_IN: &str = r#"{"mode":"url","message":"Sign in?","url":"https://example.com/in?a=1&b=2","elicitationId":"e-1"}"#;
 
-/// The notice that the elicitation of [`sign_in`] is complete.
-fn complete() -> Notice {
-    Notice::ElicitationComplete { id: "e-1".into() }
+/// The notification that the elicitation of [`sign_in`] is complete.
+fn complete() -> Notification {
+    Notification::ElicitationComplete { id: "e-1".into() }
 }
 
 /// A client after the handshake of `revision`. It declares forms if `form`, and addresses if `url`.
@@ -92,7 +92,7 @@ fn a_server_sends_an_address_only_to_a_client_that_declared_url_mode_in_a_revisi
     // A confirmation is a form, and forms need a capability of their own.
     let mut server = Scripted::server_at(server_config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
     let id = server.receive_call(1);
-    let confirms = Ask::Confirm { message: "?".into() };
+    let confirms = InputRequest::Confirm { message: "?".into() };
     assert_eq!(server.session.request_input(id, confirms, server.now), Err(AskError::Unsupported));
 }
 
@@ -101,10 +101,10 @@ fn a_server_sends_an_address_only_to_a_client_that_declared_url_mode_in_a_revisi
 #[test]
 fn an_address_is_sent_as_one_request_that_names_its_call_and_each_valid_answer_is_a_decision() {
     for (result, expected) in [
-        (r#"{"action":"accept"}"#, Ok(Consent::Accept)),
-        (r#"{"action":"accept","content":{"a":1}}"#, Ok(Consent::Accept)),
-        (r#"{"action":"decline","content":[]}"#, Ok(Consent::Decline)),
-        (r#"{"action":"cancel"}"#, Ok(Consent::Cancel)),
+        (r#"{"action":"accept"}"#, Ok(OpenUrlResult::Accept)),
+        (r#"{"action":"accept","content":{"a":1}}"#, Ok(OpenUrlResult::Accept)),
+        (r#"{"action":"decline","content":[]}"#, Ok(OpenUrlResult::Decline)),
+        (r#"{"action":"cancel"}"#, Ok(OpenUrlResult::Cancel)),
         (r#"{"action":"Accept"}"#, Err(())),
         (r#"{"action":null}"#, Err(())),
         ("{}", Err(())),
@@ -117,7 +117,7 @@ fn an_address_is_sent_as_one_request_that_names_its_call_and_each_valid_answer_i
 
         server.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{result}}}"#));
         let invalid = |()| InputFailed::Invalid("`action` is missing or unknown".into());
-        let answer = expected.map(Answer::OpenUrl).map_err(invalid);
+        let answer = expected.map(InputResponse::OpenUrl).map_err(invalid);
         let mut events = server.events();
         assert_eq!(events.pop(), Some(Event::Input { id, key, answer }), "{result}");
         let rule = expected.is_err().then_some(Event::Violation(Violation::InvalidResponse));
@@ -166,15 +166,17 @@ fn a_request_to_open_an_address_can_be_withdrawn_and_can_time_out() {
 
 #[test]
 fn a_client_answers_an_address_with_a_decision_that_has_no_content() {
-    for (consent, action) in [(Consent::Accept, "accept"), (Consent::Decline, "decline"), (Consent::Cancel, "cancel")] {
+    for (consent, action) in
+        [(OpenUrlResult::Accept, "accept"), (OpenUrlResult::Decline, "decline"), (OpenUrlResult::Cancel, "cancel")]
+    {
         for form in [true, false] {
             let mut client = client(form, true, "2025-11-25");
             let call = client.call();
             client.drain().frame(&request(7, ELICITATION, SIGN_IN));
             let events = client.events();
             let [Event::InputRequested { key, parent, ask, depth }] = &events[..] else { panic!("{events:?}") };
-            assert_eq!((*parent, ask, *depth), (Some(call), &Ask::from(sign_in()), 0));
-            client.session.provide_input(*key, Answer::OpenUrl(consent), client.now).unwrap();
+            assert_eq!((*parent, ask, *depth), (Some(call), &InputRequest::from(sign_in()), 0));
+            client.session.provide_input(*key, InputResponse::OpenUrl(consent), client.now).unwrap();
             assert_eq!(client.sent(), [format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"action":"{action}"}}}}"#)]);
         }
     }
@@ -249,7 +251,7 @@ fn a_server_notifies_its_client_of_a_completed_elicitation_only_in_the_revision_
         for (declares, received) in [(true, has_url_mode), (false, false)] {
             let mut client = client(true, declares, revision);
             client.frame(&frame);
-            let expected = if received { vec![Event::Notice(complete())] } else { vec![] };
+            let expected = if received { vec![Event::Notification(complete())] } else { vec![] };
             assert_eq!(client.events(), expected, "{revision} {declares}");
         }
     }
@@ -265,7 +267,7 @@ fn a_server_notifies_its_client_of_a_completed_elicitation_only_in_the_revision_
     server.frame(&notification(COMPLETE, r#"{"elicitationId":"e-1"}"#));
     assert_eq!(server.violations(), [Violation::WrongDirection]);
     // No end can send this notification as a custom one.
-    let custom = Notice::Custom { method: COMPLETE.into(), params: Some(json("{}")) };
+    let custom = Notification::Custom { method: COMPLETE.into(), params: Some(json("{}")) };
     assert_eq!(server.session.notify(custom, server.now), Err(SendError::WrongEnd));
 }
 
@@ -293,7 +295,7 @@ fn an_address_of_a_nested_call_has_the_depth_of_that_call_and_its_answer_reaches
     pair.client.call();
     pair.run();
     let id = pair.server.request();
-    let key = pair.server.ask(id, Ask::from(Sample::new("?")));
+    let key = pair.server.ask(id, InputRequest::from(Sample::new("?")));
     pair.run();
     let events = pair.client_events();
     let [Event::InputRequested { key: sampled, depth: 1, .. }] = events[..] else { panic!("{events:?}") };
@@ -307,10 +309,10 @@ fn an_address_of_a_nested_call_has_the_depth_of_that_call_and_its_answer_reaches
     pair.run();
     let events = pair.client_events();
     let [Event::InputRequested { key: asked, parent, ref ask, depth: 1 }] = events[..] else { panic!("{events:?}") };
-    assert_eq!((parent, ask), (Some(nested), &Ask::from(sign_in())));
-    pair.client.session.provide_input(asked, Answer::OpenUrl(Consent::Accept), pair.client.now).unwrap();
+    assert_eq!((parent, ask), (Some(nested), &InputRequest::from(sign_in())));
+    pair.client.session.provide_input(asked, InputResponse::OpenUrl(OpenUrlResult::Accept), pair.client.now).unwrap();
     pair.run();
-    let consented = Event::Input { id: inner, key: opens, answer: Ok(Answer::OpenUrl(Consent::Accept)) };
+    let consented = Event::Input { id: inner, key: opens, answer: Ok(InputResponse::OpenUrl(OpenUrlResult::Accept)) };
     assert_eq!(pair.server_events(), [consented]);
     pair.server.session.abandon_input(key, pair.server.now).unwrap();
 }

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, CloseReason, Elicited, Event, ExchangeId, InputFailed, Invalid, Invoke, InvokeError, Json,
-    Lane, Level, LogRecord, Notice, Op, Outcome, Progress, Reply, RpcError, SendError, TransportEnd, Violation, mcp,
+    CallTimeouts, Close, CloseReason, ElicitResult, Event, ExchangeId, InputFailed, InputRequest, InputResponse, Invalid, Invoke,
+    InvokeError, Json, Lane, Level, LogRecord, Notification, Op, Outcome, Progress, Reply, RpcError, SendError, TransportEnd,
+    Violation, mcp,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, discovered, error, initialize, json, notification, progress, request, result};
@@ -314,8 +315,8 @@ fn a_method_of_the_protocol_cannot_be_sent_as_a_custom_one() {
     for method in
         ["notifications/cancelled", "notifications/progress", "notifications/initialized", "notifications/message", "tools/call"]
     {
-        let notice = Notice::Custom { method: method.into(), params: Some(Json::empty_object()) };
-        assert!(server.session.notify(notice, server.now).is_err(), "{method}");
+        let notification = Notification::Custom { method: method.into(), params: Some(Json::empty_object()) };
+        assert!(server.session.notify(notification, server.now).is_err(), "{method}");
     }
     client.expect_silence();
     server.expect_silence();
@@ -325,8 +326,8 @@ fn a_method_of_the_protocol_cannot_be_sent_as_a_custom_one() {
 fn parameters_of_a_notification_must_be_an_object() {
     for params in ["[]", "null", "1", "\"x\""] {
         let mut server = Scripted::server(server_config());
-        let notice = Notice::Custom { method: "acme/news".into(), params: Some(json(params)) };
-        assert_eq!(server.session.notify(notice, server.now), Err(SendError::Params), "{params}");
+        let notification = Notification::Custom { method: "acme/news".into(), params: Some(json(params)) };
+        assert_eq!(server.session.notify(notification, server.now), Err(SendError::Params), "{params}");
         server.expect_silence();
     }
 }
@@ -336,7 +337,7 @@ fn a_call_on_behalf_of_an_answered_or_cancelled_input_request_is_refused() {
     let mut client = Scripted::client(client_config());
     client.frame(&request(7, "roots/list", "{}"));
     let input_request = client.input_request();
-    client.session.provide_input(input_request, Answer::Roots(json("[]")), client.now).unwrap();
+    client.session.provide_input(input_request, InputResponse::Roots(json("[]")), client.now).unwrap();
     assert_eq!(invoke_error(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), SendError::NoParent);
     client.frame(&request(8, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
     let input_request = client.input_request();
@@ -386,17 +387,17 @@ fn a_closing_session_refuses_new_calls() {
 #[test]
 fn a_notification_fails_before_the_handshake_at_the_wrong_end_without_a_capability_if_too_long_or_while_closing() {
     let mut fresh = Scripted::new(server_config());
-    assert_eq!(fresh.session.notify(Notice::ToolsChanged, fresh.now), Err(SendError::NotReady));
+    assert_eq!(fresh.session.notify(Notification::ToolsChanged, fresh.now), Err(SendError::NotReady));
     let mut client = Scripted::client(with(client_config(), |config| {
         config.capabilities.roots_list_changed = false;
         config.limits.frame_bytes = 2000;
     }));
-    assert_eq!(client.session.notify(Notice::ToolsChanged, client.now), Err(SendError::WrongEnd));
-    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(SendError::Unsupported));
-    let long = Notice::Custom { method: "a".repeat(2000).as_str().into(), params: None };
+    assert_eq!(client.session.notify(Notification::ToolsChanged, client.now), Err(SendError::WrongEnd));
+    assert_eq!(client.session.notify(Notification::RootsChanged, client.now), Err(SendError::Unsupported));
+    let long = Notification::Custom { method: "a".repeat(2000).as_str().into(), params: None };
     assert_eq!(client.session.notify(long, client.now), Err(SendError::TooLarge));
     client.session.close(Close::Graceful { grace: Duration::ZERO }, client.now);
-    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(SendError::Closing));
+    assert_eq!(client.session.notify(Notification::RootsChanged, client.now), Err(SendError::Closing));
     assert_eq!(client.sent(), Vec::<String>::new());
 }
 
@@ -662,7 +663,7 @@ fn the_ids_of_the_two_directions_are_independent() {
     client.sent();
     client.frame(&request(2, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
     let input_request = client.input_request();
-    client.session.provide_input(input_request, Answer::Elicit(Elicited::Decline), client.now).unwrap();
+    client.session.provide_input(input_request, InputResponse::Elicit(ElicitResult::Decline), client.now).unwrap();
     assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","id":2,"result":{"action":"decline"}}"#]);
     client.frame(&result(2));
     assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == call));
@@ -778,7 +779,7 @@ fn an_unreadable_answer_to_the_handshake_or_to_an_input_request_ends_these_at_on
     let mut server = Scripted::server(server_config());
     server.frame(&request(7, "tools/call", r#"{"name":"t"}"#));
     let id = server.request();
-    let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    let key = server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
     server.drain().frame(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":NaN}}"#, key.to_string().trim_start_matches("input-")));
     let events = server.events();
     assert!(

@@ -3,7 +3,8 @@
 //! begin with `o` and a number cite a row of that table ("Former row numbers").
 
 use protocol_core::{
-    Answer, Ask, CancelReason, Event, InputFailed, Invoke, Lane, NotLive, Op, Outcome, Progress, RpcError, Sample, Violation,
+    CancelReason, Event, InputFailed, InputRequest, InputResponse, Invoke, Lane, NotLive, Op, Outcome, Progress, RpcError, Sample,
+    Violation,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{ENDINGS, call_tool, cancelled, error, json, notification, progress, request, result};
@@ -221,7 +222,7 @@ fn open_input_requests_are_answered_and_reported_as_gone_before_their_call_is_do
         answers.sort();
         assert_eq!(answers, if name == "lost" { vec![] } else { vec![over(7), over(8)] }, "{name}");
         for key in [first, second] {
-            assert_eq!(client.session.provide_input(key, Answer::Roots(json("[]")), client.now), Err(NotLive), "{name}");
+            assert_eq!(client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now), Err(NotLive), "{name}");
         }
         client.frame(&cancelled(7)).expect_silence();
     }
@@ -236,7 +237,7 @@ fn an_input_request_that_the_peer_cancelled_is_reported_as_gone_and_not_answered
     let key = client.input_request();
     client.frame(&cancelled(7));
     assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key }], vec![]));
-    assert_eq!(client.session.provide_input(key, Answer::Roots(json("[]")), client.now), Err(NotLive));
+    assert_eq!(client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now), Err(NotLive));
     client.session.cancel(call, None, client.now).unwrap();
     assert_eq!(client.sent(), [cancelled(2)], "and no answer to 7");
     assert_eq!(client.outcome(), Outcome::Cancelled);
@@ -258,7 +259,7 @@ fn when_a_call_ends_the_input_requests_of_other_calls_and_of_no_call_stay_open()
     let events = client.events();
     assert_eq!(events[1], Event::InputGone { key: of_other }, "{events:?}");
     client.sent();
-    client.session.provide_input(of_none, Answer::Roots(json("[]")), client.now).unwrap();
+    client.session.provide_input(of_none, InputResponse::Roots(json("[]")), client.now).unwrap();
     assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","id":6,"result":{"roots":[]}}"#]);
 }
 
@@ -313,7 +314,7 @@ fn a_cancel_whose_reason_is_not_text_still_cancels() {
 fn asking() -> (Scripted, protocol_core::InboundId, [protocol_core::InputKey; 2]) {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
-    let keys = [server.ask(id, Ask::from(Sample::new("?"))), server.ask(id, Ask::Roots)];
+    let keys = [server.ask(id, InputRequest::from(Sample::new("?"))), server.ask(id, InputRequest::Roots)];
     assert_eq!(server.sent().len(), 2);
     (server, id, keys)
 }
@@ -334,7 +335,7 @@ fn a_cancel_withdraws_the_input_requests_of_its_call_but_calls_made_to_answer_th
     let call = pair.client.call();
     pair.run();
     let id = pair.server.request();
-    pair.server.ask(id, Ask::from(Sample::new("?")));
+    pair.server.ask(id, InputRequest::from(Sample::new("?")));
     pair.run();
     let input_request = pair.client.input_request();
     let nested = pair.client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_parent(input_request));

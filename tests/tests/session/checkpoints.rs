@@ -247,14 +247,14 @@ fn between_two_sessions_a_cancelled_call_ends_with_the_checkpoint_of_the_last_up
     pair.run();
     let id = pair.server.request();
     pair.server.session.checkpoint(id, two_of_three()).unwrap();
-    pair.server.report(id, Progress::count(2, 3));
+    pair.server.report(id, Progress::step(2, 3));
     pair.run();
     pair.client.session.cancel(call, Some("enough"), pair.client.now).unwrap();
     let events = pair.client_events();
     let Some(Event::Done { id: done, outcome: Outcome::Cancelled, partial: Some(partial), last }) = events.last() else {
         panic!("{events:?}")
     };
-    assert_eq!((*done, partial, last), (call, &two_of_three(), &Some(Box::new(Progress::count(2, 3)))));
+    assert_eq!((*done, partial, last), (call, &two_of_three(), &Some(Box::new(Progress::step(2, 3)))));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, AskError, CancelReason, CheckpointError, Close, CloseReason, Event, InboundId, InputFailed, Instant, Invoke, Lane,
-    Level, LogRecord, Logged, NotLive, Notice, Outcome, Progress, ProgressError, RateWindow, Reply, SendError, ServeOptions,
-    SubscriptionFilter, TooManyAlarms, TransportEnd,
+    AskError, CancelReason, CheckpointError, Close, CloseReason, Event, InboundId, InputFailed, InputRequest, InputResponse,
+    Instant, Invoke, Lane, Level, LogRecord, Logged, NotLive, Notification, Outcome, Progress, ProgressError, RateWindow, Reply,
+    SendError, ServeOptions, SubscriptionFilter, TooManyAlarms, TransportEnd,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, initialize, json, ok, request, result, stateless_request};
@@ -66,13 +66,13 @@ fn after_the_end_of_input_a_server_sends_replies_only_whatever_was_queued_or_kep
         }),
         ("a log record of the call", |server, id| _ = server.session.log(Some(id), record(), server.now)),
         ("a log record of no call", |server, _| _ = server.session.log(None, record(), server.now)),
-        ("a notice", |server, _| _ = server.session.notify(Notice::ToolsChanged, server.now)),
+        ("a notification", |server, _| _ = server.session.notify(Notification::ToolsChanged, server.now)),
         ("an input request, and its cancel", |server, id| {
-            if let Ok(key) = server.session.request_input(id, Ask::Roots, server.now) {
+            if let Ok(key) = server.session.request_input(id, InputRequest::Roots, server.now) {
                 server.drain();
                 server.session.abandon_input(key, server.now).unwrap();
             }
-            _ = server.session.request_input(id, Ask::Roots, server.now);
+            _ = server.session.request_input(id, InputRequest::Roots, server.now);
         }),
     ];
     for (what, report) in reports {
@@ -88,16 +88,16 @@ fn after_the_end_of_input_a_server_sends_replies_only_whatever_was_queued_or_kep
         assert_eq!(server.sent(), [ok(1), ok(2)], "{what}");
         assert_eq!(server.events().last(), Some(&Event::Closed(CloseReason::Eof)), "{what}");
     }
-    // A subscription ends with its result, without the acknowledgement and the notices that wait.
+    // A subscription ends with its result, without the acknowledgement and the notifications that wait.
     let mut server = Scripted::new(server_config());
     server.frame(&stateless_request(1, "subscriptions/listen", r#""notifications":{"toolsListChanged":true},"#, "{}", ""));
     let id = server.request();
     let mut offered = SubscriptionFilter::default();
     offered.tools = true;
     server.session.accept_subscription(id, &offered, server.now).unwrap();
-    server.session.publish(&Notice::ToolsChanged, server.now);
+    server.session.publish(&Notification::ToolsChanged, server.now);
     eof(&mut server);
-    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 0);
+    assert_eq!(server.session.publish(&Notification::ToolsChanged, server.now), 0);
     let sent = server.sent();
     assert!(sent.len() == 1 && sent[0].contains(r#""id":1,"result""#), "{sent:?}");
 }
@@ -141,9 +141,9 @@ fn at_the_end_of_input_inbound_input_requests_are_gone_and_then_outbound_calls_a
 fn at_the_end_of_input_outbound_input_requests_are_lost_and_their_handlers_can_still_respond() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
-    let polled = server.ask(id, Ask::Roots);
+    let polled = server.ask(id, InputRequest::Roots);
     server.sent();
-    let queued = server.ask(id, Ask::Roots);
+    let queued = server.ask(id, InputRequest::Roots);
     eof(&mut server);
     let lost = |key| Event::Input { id, key, answer: Err(InputFailed::Lost) };
     assert_eq!(server.events(), [lost(polled), lost(queued)]);
@@ -160,7 +160,11 @@ fn an_input_request_after_the_end_of_input_fails_as_disconnected_even_while_clos
             close(&mut server, 60_000);
         }
         eof(&mut server);
-        assert_eq!(server.session.request_input(id, Ask::Roots, server.now), Err(AskError::Disconnected), "closing: {closing}");
+        assert_eq!(
+            server.session.request_input(id, InputRequest::Roots, server.now),
+            Err(AskError::Disconnected),
+            "closing: {closing}"
+        );
     }
 }
 
@@ -208,7 +212,7 @@ fn queued_output_is_sent_before_the_end_or_discarded_after_the_grace() {
 fn a_failure_of_the_transport_ends_all_calls_at_once_and_discards_queued_output() {
     let mut server = Scripted::server(server_config());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
-    let key = server.ask(id, Ask::Roots);
+    let key = server.ask(id, InputRequest::Roots);
     server.report(other, Progress::value(1.0));
     server.session.set_alarm(Instant::from_millis(10)).unwrap();
     server.session.handle_end(TransportEnd::Failed, server.now);
@@ -242,13 +246,13 @@ fn a_graceful_close_lets_running_calls_of_both_directions_end() {
     close(&mut pair.client, 10_000);
     close(&mut pair.server, 10_000);
     // The handler may still make an input request, and its caller still receives and answers it.
-    pair.server.ask(id, Ask::Confirm { message: "go on?".into() });
+    pair.server.ask(id, InputRequest::Confirm { message: "go on?".into() });
     pair.run();
     let key = pair.client.input_request();
-    let yes = Answer::Elicit(protocol_core::Elicited::Accept(json("{}")));
+    let yes = InputResponse::Elicit(protocol_core::ElicitResult::Accept(json("{}")));
     pair.client.session.provide_input(key, yes, pair.client.now).unwrap();
     pair.run();
-    assert!(matches!(pair.server_events()[..], [Event::Input { answer: Ok(Answer::Confirm(true)), .. }]));
+    assert!(matches!(pair.server_events()[..], [Event::Input { answer: Ok(InputResponse::Confirm(true)), .. }]));
     pair.server.report(id, Progress::value(1.0));
     pair.at(9_999);
     pair.server.respond(id);
@@ -270,7 +274,7 @@ fn a_closing_session_refuses_new_requests_new_notifications_and_new_calls() {
     close(&mut server, 1_000);
     server.frame(&call_tool(2, true)).frame(&request(3, "ping", "{}"));
     assert_eq!((server.sent(), server.events()), (vec![error(2, -32809, "closing"), result(3)], vec![]));
-    let tools = Notice::ToolsChanged;
+    let tools = Notification::ToolsChanged;
     assert_eq!(server.session.notify(tools, server.now), Err(SendError::Closing));
     server.respond(id);
     assert_eq!(server.sent(), [ok(1)]);
@@ -293,7 +297,7 @@ fn at_the_end_of_the_grace_or_an_immediate_close_remaining_calls_are_cancelled_a
         let id = server.receive_call(1);
         server.frame(&request(2, "prompts/list", "{}"));
         let prompt = server.request();
-        server.ask(id, Ask::Roots);
+        server.ask(id, InputRequest::Roots);
         server.drain();
         if at_once {
             close_now(&mut server);
@@ -430,7 +434,7 @@ fn closed_is_the_last_event_and_comes_once_and_no_method_has_an_effect_after_it(
     for end in ends {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
-        let key = server.ask(id, Ask::Roots);
+        let key = server.ask(id, InputRequest::Roots);
         server.drain();
         end(&mut server);
         server.sent();
@@ -444,11 +448,11 @@ fn closed_is_the_last_event_and_comes_once_and_no_method_has_an_effect_after_it(
         assert_eq!(session.progress(id, Progress::value(1.0), now), Err(ProgressError::NotLive));
         assert_eq!(session.checkpoint(id, json("{}")), Err(CheckpointError::NotLive));
         assert_eq!(session.configure(id, ServeOptions::default(), now), Err(NotLive));
-        assert_eq!(session.request_input(id, Ask::Roots, now), Err(AskError::NotLive));
+        assert_eq!(session.request_input(id, InputRequest::Roots, now), Err(AskError::NotLive));
         assert_eq!(session.abandon_input(key, now), Err(NotLive));
-        assert_eq!(session.provide_input(key, Answer::Roots(json("[]")), now), Err(NotLive));
+        assert_eq!(session.provide_input(key, InputResponse::Roots(json("[]")), now), Err(NotLive));
         assert_eq!((session.log(None, record(), now), session.log(Some(id), record(), now)), (Ok(Logged::Unwanted), Err(NotLive)));
-        assert_eq!(session.notify(Notice::ToolsChanged, now), Err(SendError::Closing));
+        assert_eq!(session.notify(Notification::ToolsChanged, now), Err(SendError::Closing));
         assert_eq!(session.invoke(Invoke::ping(), now).unwrap_err().why, SendError::Closing);
         assert_eq!(session.set_alarm(now), Err(TooManyAlarms));
         session.close(Close::Now, now);

@@ -2,15 +2,15 @@
 //! no revision of MCP has a rule for it).
 
 use protocol_core::{
-    Answer, Ask, AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, Invoke, Op, OutboundId, Sample,
-    Sampled, SendError, Violation,
+    AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, InputRequest, InputResponse, Invoke, Op,
+    OutboundId, Sample, SampleResult, SendError, Violation,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, json, request, result};
 use testkit::{Pair, Scripted};
 
-fn sample() -> Ask {
-    Ask::from(Sample::new("?"))
+fn sample() -> InputRequest {
+    InputRequest::from(Sample::new("?"))
 }
 
 fn tool(parent: Option<InputKey>) -> Invoke {
@@ -71,7 +71,7 @@ fn two_ends_agree_on_each_depth_up_to_three_and_the_fourth_level_is_never_sent()
     pair.server.respond(handlers[3]);
     for (key, handler) in input_requests.into_iter().zip(handlers).rev() {
         pair.run();
-        pair.client.session.provide_input(key, Answer::Sample(Sampled::new("a", "m")), pair.client.now).unwrap();
+        pair.client.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "m")), pair.client.now).unwrap();
         pair.run();
         pair.server.respond(handler);
     }
@@ -105,8 +105,8 @@ fn sampling_requests_of_one_call_have_the_same_depth_and_other_input_requests_th
     let mut server = Scripted::server(server_config());
     server.frame(&request(1, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":2}}"#));
     let id = server.request();
-    let form = || Ask::Elicit(Elicit::new("m", json(r#"{"type":"object","properties":{}}"#)));
-    for (ask, depth) in [(sample(), 3), (form(), 2), (sample(), 3), (Ask::Roots, 2), (sample(), 3)] {
+    let form = || InputRequest::Elicit(Elicit::new("m", json(r#"{"type":"object","properties":{}}"#)));
+    for (ask, depth) in [(sample(), 3), (form(), 2), (sample(), 3), (InputRequest::Roots, 2), (sample(), 3)] {
         server.ask(id, ask);
         let sent = server.sent();
         assert!(sent[0].contains(&format!(r#""protocol-core/samplingDepth":{depth}"#)), "{sent:?}");
@@ -114,7 +114,7 @@ fn sampling_requests_of_one_call_have_the_same_depth_and_other_input_requests_th
     server.frame(&request(2, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":200}}"#));
     let deep = server.request();
     server.ask(deep, form());
-    server.ask(deep, Ask::Roots);
+    server.ask(deep, InputRequest::Roots);
     assert_eq!(
         server.session.request_input(deep, sample(), server.now),
         Err(AskError::TooDeep { depth: 201, max: 3 }),
@@ -126,7 +126,7 @@ fn sampling_requests_of_one_call_have_the_same_depth_and_other_input_requests_th
 fn a_roots_request_of_a_call_that_is_not_nested_is_sent_without_a_depth() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
-    server.ask(id, Ask::Roots);
+    server.ask(id, InputRequest::Roots);
     assert_eq!(server.sent(), [request(2, "roots/list", r#"{"_meta":{"protocol-core/parent":1}}"#)]);
 }
 
@@ -238,7 +238,7 @@ fn a_call_cannot_be_made_for_an_input_request_that_was_answered() {
     let mut client = Scripted::client(client_config());
     client.frame(&sampling(1, ""));
     let (key, ..) = asked(&mut client);
-    client.session.provide_input(key, Answer::Sample(Sampled::new("a", "m")), client.now).unwrap();
+    client.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "m")), client.now).unwrap();
     let refused = client.session.invoke(tool(Some(key)), client.now).unwrap_err();
     assert_eq!((refused.why, *refused.call), (SendError::NoParent, tool(Some(key))));
 }
@@ -256,7 +256,7 @@ fn only_if_configured_a_call_without_a_depth_is_nested_in_the_deepest_open_sampl
         let (root, depth) = receive(&mut server, 1);
         assert_eq!(depth, 0);
         // Only sampling counts toward the depth.
-        server.ask(root, Ask::Roots);
+        server.ask(root, InputRequest::Roots);
         assert_eq!(receive(&mut server, 2).1, 0);
         let outer = server.ask(root, sample());
         let (inner, first) = receive(&mut server, 3);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol_core::MemberFault::{Missing, Unreadable, WrongType};
 use protocol_core::mcp::{Era, Revision};
-use protocol_core::{Ask, AskError, CloseReason, Event, Lane, Outcome, Progress, RpcError, Sample, Violation};
+use protocol_core::{AskError, CloseReason, Event, InputRequest, Lane, Outcome, Progress, RpcError, Sample, Violation};
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, discovered, initialize, result, stateless_request};
 use testkit::{Pair, Scripted};
@@ -219,7 +219,7 @@ fn another_handshake_sets_the_terms_of_later_requests_and_running_calls_keep_the
     assert!(server.sent()[0].contains(r#""message":"m""#));
     server.frame(&call_tool(2, true));
     let later = server.request();
-    let refused = server.session.request_input(later, Ask::from(Sample::new("?")), server.now);
+    let refused = server.session.request_input(later, InputRequest::from(Sample::new("?")), server.now);
     assert!(matches!(refused, Err(AskError::Unsupported)), "{refused:?}");
     server.report(later, Progress::value(1.0).with_message("m"));
     assert!(!server.sent()[0].contains("message\":\"m"), "the first revision has no messages");
@@ -326,7 +326,7 @@ fn a_server_holds_its_input_requests_until_the_client_has_confirmed_the_handshak
     server.frame(&initialize(0, "2025-11-25", r#"{"roots":{}}"#)).frame(&call_tool(1, false));
     let id = server.request();
     server.sent();
-    server.session.request_input(id, protocol_core::Ask::Roots, server.now).unwrap();
+    server.session.request_input(id, protocol_core::InputRequest::Roots, server.now).unwrap();
     assert_eq!(server.sent(), Vec::<String>::new());
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     assert!(server.sent()[0].contains("roots/list"));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Ask, CloseReason, Event, InboundId, InputFailed, Invoke, Lane, Level, LogRecord, Notice, Outcome, RpcError, Sample, Violation,
-    mcp,
+    CloseReason, Event, InboundId, InputFailed, InputRequest, Invoke, Lane, Level, LogRecord, Notification, Outcome, RpcError,
+    Sample, Violation, mcp,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{
@@ -735,24 +735,24 @@ fn a_notice_of_a_changed_resource_is_invalid_if_its_uri_is_not_text() {
     client.frame(r#"{"jsonrpc":"2.0","method":"notifications/resources/updated"}"#);
     assert_eq!(client.violations(), [Violation::InvalidParams]);
     client.frame(&notification("notifications/resources/updated", r#"{"uri":"a:\u0062"}"#));
-    assert_eq!(client.events(), [Event::Notice(Notice::ResourceUpdated { uri: "a:b".into() })]);
+    assert_eq!(client.events(), [Event::Notification(Notification::ResourceUpdated { uri: "a:b".into() })]);
 }
 
 #[test]
 fn the_parameters_of_a_notification_that_needs_none_are_ignored() {
     for params in ["", r#","params":{}"#, r#","params":{"a":1,"_meta":{"x":[]}}"#] {
         let mut client = Scripted::client(client_config());
-        for (method, notice) in [
-            ("notifications/tools/list_changed", Notice::ToolsChanged),
-            ("notifications/prompts/list_changed", Notice::PromptsChanged),
-            ("notifications/resources/list_changed", Notice::ResourcesChanged),
+        for (method, notification) in [
+            ("notifications/tools/list_changed", Notification::ToolsChanged),
+            ("notifications/prompts/list_changed", Notification::PromptsChanged),
+            ("notifications/resources/list_changed", Notification::ResourcesChanged),
         ] {
             client.frame(&format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#));
-            assert_eq!(client.events(), [Event::Notice(notice)]);
+            assert_eq!(client.events(), [Event::Notification(notification)]);
         }
         let mut server = Scripted::server(server_config());
         server.frame(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/roots/list_changed"{params}}}"#));
-        assert_eq!(server.events(), [Event::Notice(Notice::RootsChanged)]);
+        assert_eq!(server.events(), [Event::Notification(Notification::RootsChanged)]);
     }
 }
 
@@ -760,18 +760,18 @@ fn the_parameters_of_a_notification_that_needs_none_are_ignored() {
 fn an_answer_to_an_input_request_with_a_member_of_the_wrong_type_is_invalid() {
     let sampled = |content: &str| format!(r#"{{"role":"assistant","model":"m","content":{content}}}"#);
     let form = || {
-        Ask::Elicit(protocol_core::Elicit::new(
+        InputRequest::Elicit(protocol_core::Elicit::new(
             "?",
             json(r#"{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}"#),
         ))
     };
-    let sample = || Ask::from(Sample::new("?"));
+    let sample = || InputRequest::from(Sample::new("?"));
     let mut cases = Vec::new();
     for value in VALUES {
         cases.push((form(), format!(r#"{{"action":{value},"content":{{"a":1}}}}"#)));
     }
     for value in wrong("[") {
-        cases.push((Ask::Roots, format!(r#"{{"roots":{value}}}"#)));
+        cases.push((InputRequest::Roots, format!(r#"{{"roots":{value}}}"#)));
     }
     for value in wrong("{") {
         cases.push((form(), format!(r#"{{"action":"accept","content":{value}}}"#)));
@@ -783,7 +783,7 @@ fn an_answer_to_an_input_request_with_a_member_of_the_wrong_type_is_invalid() {
         cases.push((sample(), sampled(value)));
     }
     for (ask, result) in [
-        (Ask::Roots, "{}"),
+        (InputRequest::Roots, "{}"),
         (sample(), r#"{"role":"assistant","model":"m"}"#),
         (form(), "{}"),
         (form(), r#"{"action":"accept"}"#),

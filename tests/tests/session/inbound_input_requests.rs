@@ -2,7 +2,8 @@
 //! sampling depth, and answers.
 
 use protocol_core::{
-    Answer, Ask, Elicit, Elicited, Event, ExchangeId, Invoke, Lane, NotLive, OutboundId, RpcError, Sample, Sampled, Violation,
+    Elicit, ElicitResult, Event, ExchangeId, InputRequest, InputResponse, Invoke, Lane, NotLive, OutboundId, RpcError, Sample,
+    SampleResult, Violation,
 };
 use testkit::Scripted;
 use testkit::config::{client_config, with};
@@ -28,7 +29,7 @@ fn refuses_params(frames: &[String]) -> bool {
 }
 
 /// The call, the contents and the depth of the one input request among the events.
-fn asked(client: &mut Scripted) -> (Option<OutboundId>, Ask, u8) {
+fn asked(client: &mut Scripted) -> (Option<OutboundId>, InputRequest, u8) {
     let events = client.events();
     match &events[..] {
         [Event::InputRequested { parent, ask, depth, .. }] => (*parent, ask.clone(), *depth),
@@ -77,7 +78,7 @@ fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes_unless_it_names
 fn o8_each_kind_of_input_request_is_reported_with_its_contents() {
     let mut client = Scripted::client(client_config());
     client.frame(r#"{"jsonrpc":"2.0","id":7,"method":"roots/list"}"#);
-    assert_eq!(asked(&mut client), (None, Ask::Roots, 0));
+    assert_eq!(asked(&mut client), (None, InputRequest::Roots, 0));
 
     client.frame(&request(
         8,
@@ -85,7 +86,7 @@ fn o8_each_kind_of_input_request_is_reported_with_its_contents() {
         r#"{"mode":"form","message":"who?","requestedSchema":{ "type":"object","properties":{"name":{"type":"string"}}}}"#,
     ));
     let form = Elicit::new("who?", json(r#"{ "type":"object","properties":{"name":{"type":"string"}}}"#));
-    assert_eq!(asked(&mut client), (None, Ask::Elicit(form), 0));
+    assert_eq!(asked(&mut client), (None, InputRequest::Elicit(form), 0));
 
     let params = r#"{"messages":[{"role":"user","content":{"type":"text","text":"a\nb"}},{"role":"assistant","content":{"type":"text","text":"c"}},
         {"role":"user","content":{"type":"image","data":"AA==","mimeType":"image/png"}}],"maxTokens":100,"temperature":0.5}"#;
@@ -105,7 +106,7 @@ fn a_form_without_a_field_is_a_confirmation() {
             ELICITATION,
             &format!(r#"{{"message":"?","requestedSchema":{{"type":"object","properties":{properties}}}}}"#),
         ));
-        let (_, Ask::Elicit(form), _) = asked(&mut client) else { panic!() };
+        let (_, InputRequest::Elicit(form), _) = asked(&mut client) else { panic!() };
         assert_eq!(form.is_confirmation(), confirms);
     }
 }
@@ -170,7 +171,7 @@ fn an_input_request_with_the_id_of_an_open_one_is_not_answered_and_the_open_one_
         assert_eq!(client.sent(), Vec::<String>::new(), "{again}");
         assert!(client.violations().contains(&Violation::DuplicateRequest), "{again}");
     }
-    client.session.provide_input(first, Answer::Roots(json("[]")), client.now).unwrap();
+    client.session.provide_input(first, InputResponse::Roots(json("[]")), client.now).unwrap();
     assert_eq!(client.sent().len(), 1);
     client.frame(&request(7, ROOTS, "{}"));
     let events = client.events();
@@ -508,10 +509,10 @@ fn g12_a_depth_that_a_request_names_can_only_raise_its_depth_and_an_invalid_one_
 // ---- Answers ----
 
 /// An answer whose result is exactly the text `result`.
-fn raw(result: &str) -> Answer {
-    let mut sampled = Sampled::new("not this", "nor this");
+fn raw(result: &str) -> InputResponse {
+    let mut sampled = SampleResult::new("not this", "nor this");
     sampled.result = Some(json(result));
-    Answer::Sample(sampled)
+    InputResponse::Sample(sampled)
 }
 
 #[test]
@@ -521,19 +522,19 @@ fn each_kind_of_answer_is_sent_as_the_result_of_its_input_request() {
     for (method, answer, body) in [
         (
             SAMPLING,
-            Answer::Sample(Sampled::new("hi \"you\"", "m-1")),
+            InputResponse::Sample(SampleResult::new("hi \"you\"", "m-1")),
             r#""result":{"role":"assistant","content":{"type":"text","text":"hi \"you\""},"model":"m-1","stopReason":"endTurn"}"#,
         ),
         (SAMPLING, exact, r#""result":{ "role":"assistant","content":[],"model":"m","stopReason":"toolUse" }"#),
-        (SAMPLING, Answer::Refused(error), r#""error":{"code":-1,"message":"the user said \"no\"","data":[1]}"#),
-        (ELICITATION, Answer::Elicit(Elicited::Accept(json("{ }"))), r#""result":{"action":"accept","content":{ }}"#),
-        (ELICITATION, Answer::Elicit(Elicited::Decline), r#""result":{"action":"decline"}"#),
-        (ELICITATION, Answer::Elicit(Elicited::Cancel), r#""result":{"action":"cancel"}"#),
-        (ELICITATION, Answer::Confirm(true), r#""result":{"action":"accept","content":{}}"#),
-        (ELICITATION, Answer::Confirm(false), r#""result":{"action":"decline"}"#),
+        (SAMPLING, InputResponse::Refused(error), r#""error":{"code":-1,"message":"the user said \"no\"","data":[1]}"#),
+        (ELICITATION, InputResponse::Elicit(ElicitResult::Accept(json("{ }"))), r#""result":{"action":"accept","content":{ }}"#),
+        (ELICITATION, InputResponse::Elicit(ElicitResult::Decline), r#""result":{"action":"decline"}"#),
+        (ELICITATION, InputResponse::Elicit(ElicitResult::Cancel), r#""result":{"action":"cancel"}"#),
+        (ELICITATION, InputResponse::Confirm(true), r#""result":{"action":"accept","content":{}}"#),
+        (ELICITATION, InputResponse::Confirm(false), r#""result":{"action":"decline"}"#),
         (
             ROOTS,
-            Answer::Roots(json(r#"[{"uri":"file:///a","name":"A"}]"#)),
+            InputResponse::Roots(json(r#"[{"uri":"file:///a","name":"A"}]"#)),
             r#""result":{"roots":[{"uri":"file:///a","name":"A"}]}"#,
         ),
     ] {
@@ -556,10 +557,10 @@ fn an_answer_of_the_wrong_shape_is_sent_as_an_internal_error() {
     for (method, answer) in [
         (SAMPLING, raw("[]")),
         (SAMPLING, raw("null")),
-        (ELICITATION, Answer::Elicit(Elicited::Accept(json("[]")))),
-        (ELICITATION, Answer::Elicit(Elicited::Accept(json("null")))),
-        (ROOTS, Answer::Roots(json("{}"))),
-        (ROOTS, Answer::Roots(json("null"))),
+        (ELICITATION, InputResponse::Elicit(ElicitResult::Accept(json("[]")))),
+        (ELICITATION, InputResponse::Elicit(ElicitResult::Accept(json("null")))),
+        (ROOTS, InputResponse::Roots(json("{}"))),
+        (ROOTS, InputResponse::Roots(json("null"))),
     ] {
         let mut client = Scripted::client(client_config());
         client.frame(&request(7, method, &if method == SAMPLING { sample("") } else { FORM.to_owned() }));
@@ -578,7 +579,7 @@ fn an_answer_longer_than_a_frame_is_sent_as_an_internal_error() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     client.frame(&request(7, SAMPLING, &sample("")));
     let key = client.input_request();
-    client.session.provide_input(key, Answer::Sample(Sampled::new("x".repeat(5000), "m")), client.now).unwrap();
+    client.session.provide_input(key, InputResponse::Sample(SampleResult::new("x".repeat(5000), "m")), client.now).unwrap();
     let sent = client.sent();
     assert!(sent[0].starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"#) && sent.len() == 1, "{sent:?}");
 }
@@ -591,7 +592,7 @@ fn input_requests_may_be_answered_in_any_order() {
         client.input_request()
     });
     for (id, key) in [(6, keys[1]), (7, keys[2]), (5, keys[0])] {
-        client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
+        client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now).unwrap();
         assert_eq!(client.sent(), [format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"roots":[]}}}}"#)]);
     }
 }

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, CancelReason, CloseReason, Event, ExchangeId, Gone, InboundId, Invoke, Json, Lane, Level, LogRecord, NotLive,
-    Notice, Op, Outcome, Progress, Received, Reply, ReplyKind, Reported, RouteKind, RpcError, ServeOptions, ToolOutput, Violation,
+    CancelReason, CloseReason, Event, ExchangeId, Gone, InboundId, InputRequest, InputResponse, Invoke, Json, Lane, Level,
+    LogRecord, NotLive, Notification, Op, Outcome, Progress, Received, Reply, ReplyKind, Reported, RouteKind, RpcError,
+    ServeOptions, ToolOutput, Violation,
 };
 use testkit::Scripted;
 use testkit::config::{app_config, gateway_config};
@@ -81,8 +82,8 @@ fn every_frame_of_an_inbound_call_is_sent_on_the_lane_that_the_call_came_by() {
     let mut server = server();
     let ids = [3, 1, 2].map(|lane| (lane, server.call_by(lane, 7)));
     for (lane, id) in ids {
-        server.report(id, Progress::count(1, 2));
-        server.ask(id, Ask::Roots);
+        server.report(id, Progress::step(1, 2));
+        server.ask(id, InputRequest::Roots);
         let record = LogRecord::new(Level::Error, json("1"));
         server.session.log(Some(id), record, server.now).unwrap();
         server.respond(id);
@@ -98,14 +99,14 @@ fn a_frame_that_belongs_to_no_request_is_sent_on_the_channel() {
     let config = with(server_config(), |config| config.capabilities.tools_list_changed = true);
     let mut server = Scripted::server(config);
     server.call_by(5, 1);
-    server.session.notify(Notice::ToolsChanged, server.now).unwrap();
+    server.session.notify(Notification::ToolsChanged, server.now).unwrap();
     let record = LogRecord::new(Level::Error, json("1"));
     server.session.log(None, record, server.now).unwrap();
     let ping = server.invoke(Invoke::new(Op::Ping, Json::empty_object()));
     let sent = server.polled();
     assert!(matches!(
         routes(&sent)[..],
-        [(0, RouteKind::Notice), (0, RouteKind::Notice), (0, RouteKind::Request(ExchangeId { .. }))]
+        [(0, RouteKind::Notification), (0, RouteKind::Notification), (0, RouteKind::Request(ExchangeId { .. }))]
     ));
     // The id in the frame of the ping is the number of the call.
     assert_eq!(ping.to_string().trim_start_matches("out-"), sent[2].2.split(r#""id":"#).nth(1).unwrap().split(',').next().unwrap());
@@ -150,8 +151,8 @@ fn the_route_of_a_call_has_its_exchange_and_that_of_an_answer_has_its_input_requ
     assert_eq!(routes(&client.polled()), [(0, RouteKind::Request(exchange))]);
     assert_eq!(client.by(6, &request(9, "roots/list", "{}")).replies, 1);
     let key = client.input_request();
-    client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
-    assert_eq!(routes(&client.polled()), [(6, RouteKind::Answer(key))]);
+    client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(routes(&client.polled()), [(6, RouteKind::InputResponse(key))]);
     client.session.cancel(call, None, client.now).unwrap();
     assert_eq!(routes(&client.polled()), [(0, RouteKind::Cancel(exchange))]);
 }
@@ -246,9 +247,9 @@ fn a_stopped_lane_keeps_its_frames_and_delays_no_other_lane() {
 fn the_response_on_a_stopped_lane_is_sent_after_its_earlier_updates() {
     let mut server = server();
     let id = server.call_by(1, 1);
-    server.report(id, Progress::count(1, 3));
+    server.report(id, Progress::step(1, 3));
     server.set_lane_writable(1, false);
-    server.report(id, Progress::count(2, 3));
+    server.report(id, Progress::step(2, 3));
     server.respond(id);
     assert_eq!(server.polled(), []);
     server.set_lane_writable(1, true);
@@ -289,7 +290,7 @@ fn a_stopped_lane_with_too_much_queued_output_is_closed_and_the_other_lanes_go_o
     server.set_lane_writable(1, false);
     let output = "x".repeat(40 << 10);
     server.reply(stopped, Reply::Tool(ToolOutput::text(output.as_str())));
-    assert_eq!(server.session.request_input(stopped_too, Ask::Roots, server.now), Err(protocol_core::AskError::Full));
+    assert_eq!(server.session.request_input(stopped_too, InputRequest::Roots, server.now), Err(protocol_core::AskError::Full));
     assert_eq!((server.events(), server.polled()), (vec![], vec![]));
     server.reply(stopped_too, Reply::Tool(ToolOutput::text(output.as_str())));
     let reason = CloseReason::Overload;
@@ -351,7 +352,7 @@ fn an_exchange_of_mcp_with_a_handshake_goes_on_when_its_lane_is_lost() {
         server.lose(*lane);
         assert_eq!(server.events(), []);
         // A transport that can deliver frames later polls them as before.
-        server.report(*id, Progress::count(1, 2));
+        server.report(*id, Progress::step(1, 2));
         server.respond(*id);
         assert_eq!(routes(&server.polled()), [(*lane, RouteKind::Within), (*lane, RESULT)]);
     }
@@ -437,7 +438,7 @@ fn the_input_requests_of_a_lane_bound_exchange_are_withdrawn_when_its_lane_is_lo
     let mut app = app();
     app.by(3, &invoke(1, "a"));
     let id = app.request();
-    app.ask(id, Ask::Confirm { message: "sure?".to_owned() });
+    app.ask(id, InputRequest::Confirm { message: "sure?".to_owned() });
     let sent = app.polled();
     assert_eq!(routes(&sent), [(3, RouteKind::Within)]);
     app.lose(3);
@@ -606,7 +607,7 @@ fn regression_input_requests_on_many_stopped_lanes_stay_within_the_bound_of_the_
         id
     });
     for id in ids.collect::<Vec<_>>() {
-        let _ = server.session.request_input(id, Ask::Roots, server.now);
+        let _ = server.session.request_input(id, InputRequest::Roots, server.now);
         let queued = server.session.stats().queued_bytes;
         assert!(queued <= 1_000, "{queued}");
     }
@@ -634,7 +635,7 @@ fn regression_an_input_request_of_a_cancelled_call_is_answered_on_its_lane() {
     let key = client.input_request();
     client.session.cancel(call, None, client.now).unwrap();
     let sent = client.polled();
-    assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::Answer(key)), "{sent:?}");
+    assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::InputResponse(key)), "{sent:?}");
 }
 
 #[test]
@@ -646,7 +647,7 @@ fn regression_an_input_request_of_a_call_that_ends_is_answered_on_its_lane() {
     let key = client.input_request();
     client.by(5, &result(2));
     let sent = client.polled();
-    assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::Answer(key)), "{sent:?}");
+    assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::InputResponse(key)), "{sent:?}");
 }
 
 #[test]
@@ -654,7 +655,7 @@ fn regression_progress_is_sent_when_a_withdrawn_request_makes_room() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 10));
     let id = server.receive_call(1);
     let ping = server.invoke(Invoke::new(Op::Ping, Json::empty_object()));
-    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Congested);
+    assert_eq!(server.report(id, Progress::step(1, 2)), Reported::Congested);
     server.session.cancel(ping, None, server.now).unwrap();
     assert!(server.session.stats().queued_bytes > 0, "G8: the update is ready");
     assert_eq!(server.polled().len(), 1);
@@ -666,7 +667,7 @@ fn regression_the_list_of_lanes_that_are_polled_in_turn_does_not_grow_with_lanes
     let mut sizes = vec![];
     for round in 0..4_000_u64 {
         let id = server.call_by(1, round + 10);
-        server.report(id, Progress::count(1, 2));
+        server.report(id, Progress::step(1, 2));
         server.by(1, &cancelled(round + 10));
         let _ = server.session.respond(id, Reply::Done, server.now);
         server.events();
@@ -682,7 +683,7 @@ fn regression_a_lane_that_was_forgotten_and_opened_again_is_polled_no_more_often
     let mut server = server();
     for round in 0..3_u64 {
         let id = server.call_by(1, round + 10);
-        server.report(id, Progress::count(1, 2));
+        server.report(id, Progress::step(1, 2));
         server.by(1, &cancelled(round + 10));
         let _ = server.session.respond(id, Reply::Done, server.now);
         server.events();
@@ -747,7 +748,7 @@ fn regression_held_input_requests_do_not_overload_the_session() {
     server.frame(&initialize(0, "2025-11-25", r#"{"roots":{}}"#));
     server.drain();
     let id = server.receive_call(1);
-    let asked = (0..100).take_while(|_| server.session.request_input(id, Ask::Roots, server.now).is_ok()).count();
+    let asked = (0..100).take_while(|_| server.session.request_input(id, InputRequest::Roots, server.now).is_ok()).count();
     server.frame(&notification("notifications/initialized", "{}"));
     let events = server.events();
     assert!(!server.session.is_closed(), "{asked} {:?}", events.last());
@@ -758,7 +759,7 @@ fn regression_an_input_request_of_a_lane_bound_exchange_is_answered_only_on_its_
     let mut app = app();
     app.by(3, &invoke(1, "a"));
     let id = app.request();
-    let key = app.ask(id, Ask::Confirm { message: "sure?".to_owned() });
+    let key = app.ask(id, InputRequest::Confirm { message: "sure?".to_owned() });
     let sent = app.polled();
     let number = sent[0].2.split(r#""id":"#).nth(1).unwrap().split([',', '}']).next().unwrap().to_owned();
     app.by(4, &format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{"action":"accept","value":{{}}}}}}"#));
@@ -775,8 +776,8 @@ fn regression_a_batch_can_cancel_an_input_request_and_then_make_another() {
     client.input_request();
     client.by(6, &format!("[{},{}]", cancelled(9), request(10, "roots/list", "{}")));
     let key = client.input_request();
-    client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
-    assert_eq!(routes(&client.polled()), [(6, RouteKind::Answer(key))]);
+    client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(routes(&client.polled()), [(6, RouteKind::InputResponse(key))]);
 }
 
 #[test]
@@ -789,7 +790,7 @@ fn regression_a_method_that_closes_the_last_lane_ends_a_closing_session() {
     server.set_lane_writable(1, false);
     server.session.close(protocol_core::Close::Graceful { grace: core::time::Duration::from_secs(60) }, server.now);
     for _ in 0..100 {
-        let _ = server.session.request_input(id, Ask::Roots, server.now);
+        let _ = server.session.request_input(id, InputRequest::Roots, server.now);
     }
     let events = server.events();
     assert!(server.session.is_closed(), "{:?} {:?}", events.last(), server.session.poll_timeout());

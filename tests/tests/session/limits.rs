@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, AskError, CallTimeouts, CancelReason, CloseReason, Config, Event, Full, InboundId, Instant, Invoke, Json, Lane,
-    Level, LogRecord, Notice, Op, Outcome, Progress, RateWindow, Reply, RpcError, Sample, Sampled, SendError, ServeOptions,
-    TooManyAlarms, ToolOutput, Violation,
+    AskError, CallTimeouts, CancelReason, CloseReason, Config, Event, Full, InboundId, InputRequest, InputResponse, Instant,
+    Invoke, Json, Lane, Level, LogRecord, Notification, Op, Outcome, Progress, RateWindow, Reply, RpcError, Sample, SampleResult,
+    SendError, ServeOptions, TooManyAlarms, ToolOutput, Violation,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, json, progress, request, result};
@@ -152,7 +152,7 @@ fn input_requests_of_the_peer_beyond_the_limit_are_answered_busy() {
     let key = client.input_request();
     client.frame(&request(3, "roots/list", "{}"));
     assert_eq!((client.sent(), client.events()), (vec![busy(3)], vec![Event::Violation(Violation::TooManyRequests)]));
-    client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
+    client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now).unwrap();
     client.drain().frame(&request(3, "roots/list", "{}"));
     client.input_request();
 }
@@ -161,12 +161,12 @@ fn input_requests_of_the_peer_beyond_the_limit_are_answered_busy() {
 fn an_input_request_counts_toward_the_limit_until_its_answer_was_polled() {
     let mut server = Scripted::server(in_flight(server_config(), 1));
     let id = server.receive_call(1);
-    server.ask(id, Ask::Roots);
+    server.ask(id, InputRequest::Roots);
     server.sent();
     server.frame(r#"{"jsonrpc":"2.0","id":2,"result":{"roots":[]}}"#);
-    assert_eq!(server.session.request_input(id, Ask::Roots, server.now), Err(AskError::Full));
+    assert_eq!(server.session.request_input(id, InputRequest::Roots, server.now), Err(AskError::Full));
     assert!(matches!(server.events()[..], [Event::Input { .. }]));
-    server.ask(id, Ask::Roots);
+    server.ask(id, InputRequest::Roots);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_client_whose_output_overflows_while_a_call_settles_reports_its_outcome_befo
     client.frame(&request(2, "roots/list", "{}")).drain();
     // The answer stays just below the limit, and the refusal of the second input request exceeds it.
     let roots = json(&format!("[{}]", " ".repeat(HARD - 60)));
-    client.session.provide_input(key, Answer::Roots(roots), client.now).unwrap();
+    client.session.provide_input(key, InputResponse::Roots(roots), client.now).unwrap();
     client.frame(&result(2));
     let events = client.events();
     assert!(matches!(events[0], Event::InputGone { .. }), "{events:?}");
@@ -307,12 +307,12 @@ fn while_too_much_output_is_queued_calls_and_notifications_are_refused_but_not_a
     let mut client = Scripted::client(narrow(client_config()));
     client.call();
     assert_eq!(client.session.invoke(Invoke::list_tools(None), client.now).unwrap_err().why, SendError::Full);
-    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(SendError::Full));
+    assert_eq!(client.session.notify(Notification::RootsChanged, client.now), Err(SendError::Full));
     client.frame(&request(1, "roots/list", "{}"));
     let key = client.input_request();
-    client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
+    client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now).unwrap();
     assert_eq!(client.sent().len(), 2);
-    client.session.notify(Notice::RootsChanged, client.now).unwrap();
+    client.session.notify(Notification::RootsChanged, client.now).unwrap();
 }
 
 #[test]
@@ -327,13 +327,18 @@ fn no_sent_frame_is_longer_than_the_limit() {
     let record = LogRecord::new(Level::Error, Json::string(&long));
     server.session.log(None, record, server.now).unwrap();
     let mut elicit = protocol_core::Elicit::new(&*long, json(r#"{"type":"object","properties":{}}"#));
-    for ask in [Ask::from(Sample::new(&*long)), Ask::Confirm { message: long.clone() }, Ask::Elicit(elicit.clone())] {
+    for ask in [
+        InputRequest::from(Sample::new(&*long)),
+        InputRequest::Confirm { message: long.clone() },
+        InputRequest::Elicit(elicit.clone()),
+    ] {
         assert_eq!(server.session.request_input(id, ask, server.now), Err(AskError::TooLarge));
     }
     elicit.message = "m".into();
-    server.ask(id, Ask::Elicit(elicit));
-    let notice = Notice::Custom { method: "n".into(), params: Some(json(&format!(r#"{{"x":{}}}"#, Json::string(&long)))) };
-    assert_eq!(server.session.notify(notice, server.now), Err(SendError::TooLarge));
+    server.ask(id, InputRequest::Elicit(elicit));
+    let notification =
+        Notification::Custom { method: "n".into(), params: Some(json(&format!(r#"{{"x":{}}}"#, Json::string(&long)))) };
+    assert_eq!(server.session.notify(notification, server.now), Err(SendError::TooLarge));
     server.reply(id, Reply::Error(RpcError::new(1, &*long)));
     let sent = server.sent();
     assert_eq!(sent[..2], [progress(1, 1.0), progress(1, 2.0)], "messages and data are omitted, but the updates are sent");
@@ -345,7 +350,7 @@ fn no_sent_frame_is_longer_than_the_limit() {
     client.session.cancel(call, Some(&long), client.now).unwrap();
     client.frame(&request(1, "sampling/createMessage", r#"{"messages":[],"maxTokens":1}"#));
     let key = client.input_request();
-    client.session.provide_input(key, Answer::Sample(Sampled::new(&*long, "m")), client.now).unwrap();
+    client.session.provide_input(key, InputResponse::Sample(SampleResult::new(&*long, "m")), client.now).unwrap();
     let sent = client.sent();
     assert_eq!(sent[0], cancelled(2));
     assert!(sent.len() == 2 && sent[1].contains("-32603") && sent[1].contains("larger than a frame may be ("), "{sent:?}");
@@ -435,7 +440,7 @@ fn an_answer_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
         let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = limit));
         client.frame(&request(1, "roots/list", "{}"));
         let key = client.input_request();
-        client.session.provide_input(key, Answer::Roots(roots.clone()), client.now).unwrap();
+        client.session.provide_input(key, InputResponse::Roots(roots.clone()), client.now).unwrap();
         client.sent().remove(0)
     };
     let whole = answer(10_000);
@@ -525,16 +530,16 @@ fn one_call(pair: &mut Pair, way: u64) {
     pair.run();
     let id = pair.server.request();
     for value in 1..4 {
-        pair.server.report(id, Progress::count(value, 9));
+        pair.server.report(id, Progress::step(value, 9));
     }
     if way < 2 {
-        pair.server.ask(id, Ask::Roots);
+        pair.server.ask(id, InputRequest::Roots);
         pair.run();
     }
     match way {
         0 => {
             let key = pair.client.input_request();
-            pair.client.session.provide_input(key, Answer::Roots(json("[]")), pair.client.now).unwrap();
+            pair.client.session.provide_input(key, InputResponse::Roots(json("[]")), pair.client.now).unwrap();
             pair.run().server.reply(id, Reply::Error(RpcError::fixed(1, "no")));
         }
         1 => pair.client.session.cancel(call, None, pair.client.now).unwrap(),

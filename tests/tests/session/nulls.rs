@@ -1,7 +1,7 @@
-//! Optional members that are `null`: real peers have serializers that write every member. They count as absent, at both ends, and are counted
-//! as tolerated.
+//! Optional members that are `null`: real peers have serializers that write every member. They count as absent, at both ends, and are
+//! counted as tolerated.
 
-use protocol_core::{Answer, Ask, Elicited, Event, Outcome, Request};
+use protocol_core::{ElicitResult, Event, InputRequest, InputResponse, Outcome, Request};
 use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{json, request, result};
@@ -101,7 +101,7 @@ fn a_form_of_pydantic_reaches_the_application_as_the_protocol_writes_it() {
     client.frame(&request(7, "elicitation/create", &format!(r#"{{"message":"?","requestedSchema":{schema}}}"#)));
     let events = client.events();
     let [Event::InputRequested { ask, .. }] = &events[..] else { panic!("{events:?}") };
-    let Ask::Elicit(form) = ask else { panic!("{ask:?}") };
+    let InputRequest::Elicit(form) = ask else { panic!("{ask:?}") };
     assert_eq!(form.schema, json(r#"{"type":"object","properties":{"age":{"title":"Age","type":"integer"}}}"#));
     assert_eq!(form.defaults(), Ok(json("{}")));
 }
@@ -122,11 +122,11 @@ fn a_response_with_null_beside_its_result_is_a_result() {
     let events = server.events();
     let [Event::Request { id, .. }] = &events[..] else { panic!("{events:?}") };
     let schema = json(r#"{"type":"object","properties":{"age":{"type":"integer"}}}"#);
-    server.ask(*id, Ask::Elicit(protocol_core::Elicit::new("?", schema)));
+    server.ask(*id, InputRequest::Elicit(protocol_core::Elicit::new("?", schema)));
     let asked = json(&server.sent()[0]).member("id").unwrap();
     server.frame(&format!(r#"{{"jsonrpc":"2.0","id":{asked},"result":{{"action":"accept","content":{{"age":null}}}}}}"#));
     let (events, _) = tolerated(&mut server, "the answer");
-    let accepted = Answer::Elicit(Elicited::Accept(json("{}")));
+    let accepted = InputResponse::Elicit(ElicitResult::Accept(json("{}")));
     assert!(matches!(&events[..], [Event::Input { answer: Ok(answer), .. }] if *answer == accepted), "{events:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use protocol_core::{
-    Completion, CompletionOf, CompletionRequest, Config, Event, Invoke, Json, Lane, Level, Notice, Op, Outcome, Page, Reply,
+    Completion, CompletionOf, CompletionRequest, Config, Event, Invoke, Json, Lane, Level, Notification, Op, Outcome, Page, Reply,
     Request, SendError, ToolInfo, Violation,
 };
 use testkit::config::{app_config, gateway_config};
@@ -213,8 +213,8 @@ fn listed_notifications_are_reported_at_either_end() {
         for end in [&mut pair.client, &mut pair.server] {
             end.events();
             end.frame(&notification("acme/news", r#"{ "a":1 }"#));
-            let notice = Notice::Custom { method: "acme/news".into(), params: Some(json(r#"{ "a":1 }"#)) };
-            assert_eq!(end.events(), [Event::Notice(notice)]);
+            let notification = Notification::Custom { method: "acme/news".into(), params: Some(json(r#"{ "a":1 }"#)) };
+            assert_eq!(end.events(), [Event::Notification(notification)]);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, AskError, Elicit, Elicited, Event, InboundId, InputFailed, InputKey, Instant, NotLive, Progress, Reply, RpcError,
-    Sample, Sampled, ServeOptions, TransportEnd, Violation,
+    AskError, Elicit, ElicitResult, Event, InboundId, InputFailed, InputKey, InputRequest, InputResponse, Instant, NotLive,
+    Progress, Reply, RpcError, Sample, SampleResult, ServeOptions, TransportEnd, Violation,
 };
 use testkit::config::{server_config, with};
 use testkit::scripted::{cancelled, initialize, json, ok};
@@ -14,32 +14,32 @@ const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11
 /// The capabilities of a client that has all of them, sampling with tools included.
 const EVERYTHING: &str = r#"{"sampling":{"tools":{}},"elicitation":{},"roots":{}}"#;
 
-fn sample() -> Ask {
-    Ask::from(Sample::new("?"))
+fn sample() -> InputRequest {
+    InputRequest::from(Sample::new("?"))
 }
 
-fn confirm() -> Ask {
-    Ask::Confirm { message: "sure?".into() }
+fn confirm() -> InputRequest {
+    InputRequest::Confirm { message: "sure?".into() }
 }
 
 /// A form with one field, `f`, whose schema is `field`.
-fn form(field: &str) -> Ask {
+fn form(field: &str) -> InputRequest {
     elicit(&format!(r#"{{"type":"object","properties":{{"f":{field}}}}}"#))
 }
 
-fn elicit(schema: &str) -> Ask {
-    Ask::Elicit(Elicit::new("m", json(schema)))
+fn elicit(schema: &str) -> InputRequest {
+    InputRequest::Elicit(Elicit::new("m", json(schema)))
 }
 
 /// A sampling request with the parameters `params`.
-fn sample_with(params: &str) -> Ask {
+fn sample_with(params: &str) -> InputRequest {
     let mut sample = Sample::default();
     sample.params = Some(json(params));
     sample.into()
 }
 
 /// A server that serves call 1 and makes the input request `ask` in exchange 2.
-fn asking(ask: Ask) -> (Scripted, InboundId, InputKey) {
+fn asking(ask: InputRequest) -> (Scripted, InboundId, InputKey) {
     let mut server = Scripted::server_at(server_config(), "2025-11-25", EVERYTHING);
     let id = server.receive_call(1);
     let key = server.ask(id, ask);
@@ -52,7 +52,11 @@ fn answer(body: &str) -> String {
 }
 
 /// Polls the answer to the input request `asked` of the call `asker`. Returns it with the violation that was reported before it, if any.
-fn answer_received(server: &mut Scripted, asker: InboundId, asked: InputKey) -> (Option<Violation>, Result<Answer, InputFailed>) {
+fn answer_received(
+    server: &mut Scripted,
+    asker: InboundId,
+    asked: InputKey,
+) -> (Option<Violation>, Result<InputResponse, InputFailed>) {
     let mut events = server.events();
     let Some(Event::Input { id, key, answer }) = events.pop() else { panic!("an answer") };
     assert_eq!((id, key), (asker, asked));
@@ -83,7 +87,7 @@ fn each_input_request_is_sent_as_one_request_that_names_its_call() {
             "elicitation/create",
             format!(r#"{{"message":"sure?","requestedSchema":{{"type":"object","properties":{{}},"required":[]}},{meta}}}"#),
         ),
-        (Ask::Roots, "roots/list", format!("{{{meta}}}")),
+        (InputRequest::Roots, "roots/list", format!("{{{meta}}}")),
     ] {
         let (mut server, ..) = asking(ask);
         assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{params}}}"#)]);
@@ -95,7 +99,7 @@ fn a_server_makes_only_input_requests_that_the_client_has_declared_and_the_revis
     let admitted = |revision: &str, declares: &str| {
         let mut server = Scripted::server_at(server_config(), revision, declares);
         let id = server.receive_call(1);
-        [sample(), form(r#"{"type":"string"}"#), confirm(), Ask::Roots].map(|ask| {
+        [sample(), form(r#"{"type":"string"}"#), confirm(), InputRequest::Roots].map(|ask| {
             let asked = server.session.request_input(id, ask, server.now);
             assert_eq!(server.sent().len(), usize::from(asked.is_ok()));
             match asked {
@@ -129,16 +133,16 @@ fn an_input_request_that_cannot_be_made_returns_an_error_with_the_reason_and_is_
         assert_eq!(server.sent(), Vec::<String>::new());
         error
     };
-    let (mut server, id, _) = asking(Ask::Roots);
+    let (mut server, id, _) = asking(InputRequest::Roots);
     server.drain();
     assert!(matches!(error_of(&mut server, id, elicit("[]")), AskError::Invalid(_)));
     server.respond(id).drain();
-    assert_eq!(error_of(&mut server, id, Ask::Roots), AskError::NotLive);
+    assert_eq!(error_of(&mut server, id, InputRequest::Roots), AskError::NotLive);
 
-    let (mut server, id, _) = asking(Ask::Roots);
+    let (mut server, id, _) = asking(InputRequest::Roots);
     server.session.handle_end(TransportEnd::Eof, server.now);
     server.drain();
-    assert_eq!(error_of(&mut server, id, Ask::Roots), AskError::Disconnected);
+    assert_eq!(error_of(&mut server, id, InputRequest::Roots), AskError::Disconnected);
 
     // A missing capability is reported before an invalid form.
     let mut server = Scripted::server_at(server_config(), "2025-11-25", "{}");
@@ -148,17 +152,17 @@ fn an_input_request_that_cannot_be_made_returns_an_error_with_the_reason_and_is_
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
-    let full = server.session.request_input(id, Ask::Roots, server.now);
+    let full = server.session.request_input(id, InputRequest::Roots, server.now);
     assert_eq!((full, server.sent().len()), (Err(AskError::Full), 1), "too much output is queued");
 
     let mut server = Scripted::server(with(server_config(), |config| config.limits.in_flight = 2));
     let id = server.receive_call(1);
-    let key = server.ask(id, Ask::Roots);
-    server.ask(id, Ask::Roots);
+    let key = server.ask(id, InputRequest::Roots);
+    server.ask(id, InputRequest::Roots);
     server.drain();
-    assert_eq!(error_of(&mut server, id, Ask::Roots), AskError::Full, "the limit of open exchanges is reached");
+    assert_eq!(error_of(&mut server, id, InputRequest::Roots), AskError::Full, "the limit of open exchanges is reached");
     server.session.abandon_input(key, server.now).unwrap();
-    server.ask(id, Ask::Roots);
+    server.ask(id, InputRequest::Roots);
 }
 
 #[test]
@@ -308,7 +312,7 @@ fn sampling_with_tools_needs_a_capability_and_several_content_blocks_need_revisi
 
 #[test]
 fn a_sampling_request_for_zero_tokens_is_invalid() {
-    let (mut server, id, _) = asking(Ask::Roots);
+    let (mut server, id, _) = asking(InputRequest::Roots);
     let mut nothing = Sample::new("?");
     nothing.max_tokens = Some(0);
     let asked = server.session.request_input(id, nothing.into(), server.now);
@@ -318,9 +322,9 @@ fn a_sampling_request_for_zero_tokens_is_invalid() {
 #[test]
 fn a_valid_answer_reaches_the_handler_that_made_the_input_request() {
     let sampled = |text: &str, model: &str, result: &str| {
-        let mut sampled = Sampled::new(text, model);
+        let mut sampled = SampleResult::new(text, model);
         sampled.result = Some(json(result));
-        Answer::Sample(sampled)
+        InputResponse::Sample(sampled)
     };
     let plain = r#"{"role":"assistant","content":{"type":"text","text":"a\nb"},"model":"m","stopReason":"endTurn"}"#;
     let blocks = r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"image","data":""}],"model":"m"}"#;
@@ -332,16 +336,16 @@ fn a_valid_answer_reaches_the_handler_that_made_the_input_request() {
         (
             field.clone(),
             r#"{"action":"accept","content":{"f":"x"}}"#.into(),
-            Answer::Elicit(Elicited::Accept(json(r#"{"f":"x"}"#))),
+            InputResponse::Elicit(ElicitResult::Accept(json(r#"{"f":"x"}"#))),
         ),
-        (field.clone(), r#"{"action":"accept","content":{}}"#.into(), Answer::Elicit(Elicited::Accept(json("{}")))),
-        (field.clone(), r#"{"action":"decline"}"#.into(), Answer::Elicit(Elicited::Decline)),
-        (field.clone(), r#"{"action":"decline","content":{"f":1}}"#.into(), Answer::Elicit(Elicited::Decline)),
-        (field, r#"{"action":"cancel","content":null}"#.into(), Answer::Elicit(Elicited::Cancel)),
-        (confirm(), r#"{"action":"accept","content":{}}"#.into(), Answer::Confirm(true)),
-        (confirm(), r#"{"action":"accept"}"#.into(), Answer::Confirm(true)),
-        (Ask::Roots, format!(r#"{{"roots":{roots}}}"#), Answer::Roots(json(roots))),
-        (Ask::Roots, r#"{"roots":[]}"#.into(), Answer::Roots(json("[]"))),
+        (field.clone(), r#"{"action":"accept","content":{}}"#.into(), InputResponse::Elicit(ElicitResult::Accept(json("{}")))),
+        (field.clone(), r#"{"action":"decline"}"#.into(), InputResponse::Elicit(ElicitResult::Decline)),
+        (field.clone(), r#"{"action":"decline","content":{"f":1}}"#.into(), InputResponse::Elicit(ElicitResult::Decline)),
+        (field, r#"{"action":"cancel","content":null}"#.into(), InputResponse::Elicit(ElicitResult::Cancel)),
+        (confirm(), r#"{"action":"accept","content":{}}"#.into(), InputResponse::Confirm(true)),
+        (confirm(), r#"{"action":"accept"}"#.into(), InputResponse::Confirm(true)),
+        (InputRequest::Roots, format!(r#"{{"roots":{roots}}}"#), InputResponse::Roots(json(roots))),
+        (InputRequest::Roots, r#"{"roots":[]}"#.into(), InputResponse::Roots(json("[]"))),
     ] {
         let (mut server, id, key) = asking(ask);
         server.drain().frame(&answer(&format!(r#""result":{result}"#)));
@@ -370,10 +374,10 @@ fn an_answer_of_the_wrong_shape_is_invalid_and_the_call_goes_on() {
         (form(r#"{"type":"string"}"#), r#"{"action":"ok","content":{"f":"x"}}"#, action),
         (form(r#"{"type":"string"}"#), r#"{"action":"accept"}"#, filled),
         (form(r#"{"type":"string"}"#), r#"{"action":"accept","content":[]}"#, filled),
-        (Ask::Roots, "{}", roots),
-        (Ask::Roots, r#"{"roots":{}}"#, roots),
-        (Ask::Roots, r#"{"roots":[{"name":"no uri"}]}"#, roots),
-        (Ask::Roots, r#"{"roots":[{"uri":"https://example.org/"}]}"#, roots),
+        (InputRequest::Roots, "{}", roots),
+        (InputRequest::Roots, r#"{"roots":{}}"#, roots),
+        (InputRequest::Roots, r#"{"roots":[{"name":"no uri"}]}"#, roots),
+        (InputRequest::Roots, r#"{"roots":[{"uri":"https://example.org/"}]}"#, roots),
     ] {
         let (mut server, id, key) = asking(ask.clone());
         server.drain().frame(&answer(&format!(r#""result":{result}"#)));
@@ -428,7 +432,7 @@ fn a_filled_in_form_must_match_the_schema_that_was_sent() {
         let (mut server, id, key) = asking(form(field));
         server.drain().frame(&answer(&format!(r#""result":{{"action":"accept","content":{content}}}"#)));
         let expected = match why {
-            None => (None, Ok(Answer::Elicit(Elicited::Accept(json(content))))),
+            None => (None, Ok(InputResponse::Elicit(ElicitResult::Accept(json(content))))),
             Some(why) => (Some(Violation::InvalidResponse), Err(InputFailed::Invalid(why.into()))),
         };
         assert_eq!(answer_received(&mut server, id, key), expected, "{field} {content}");
@@ -495,7 +499,7 @@ fn a_confirmation_is_false_unless_the_user_accepts_it() {
         way(&mut server);
         let events = server.events();
         let answers: Vec<_> = events.iter().filter(|event| matches!(event, Event::Input { .. })).collect();
-        assert_eq!(answers, [&Event::Input { id, key, answer: Ok(Answer::Confirm(false)) }], "{name}");
+        assert_eq!(answers, [&Event::Input { id, key, answer: Ok(InputResponse::Confirm(false)) }], "{name}");
     }
 }
 
@@ -551,7 +555,7 @@ fn when_a_call_ends_each_of_its_open_input_requests_that_was_sent_is_cancelled_o
             server.ask(id, confirm());
             // An input request of another call stays open.
             let other = server.receive_call(9);
-            let stays = server.ask(other, Ask::Roots);
+            let stays = server.ask(other, InputRequest::Roots);
             if is_sent {
                 server.sent();
             }
@@ -602,24 +606,24 @@ fn an_answer_that_comes_before_its_input_request_was_sent_is_a_violation_without
 #[test]
 fn parallel_input_requests_are_answered_in_any_order() {
     let (mut server, id, first) = asking(confirm());
-    let second = server.ask(id, Ask::Roots);
+    let second = server.ask(id, InputRequest::Roots);
     server.drain();
     server.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
-    assert_eq!(answer_received(&mut server, id, second).1, Ok(Answer::Roots(json("[]"))));
+    assert_eq!(answer_received(&mut server, id, second).1, Ok(InputResponse::Roots(json("[]"))));
     server.frame(&answer(r#""result":{"action":"accept"}"#));
-    assert_eq!(answer_received(&mut server, id, first).1, Ok(Answer::Confirm(true)));
+    assert_eq!(answer_received(&mut server, id, first).1, Ok(InputResponse::Confirm(true)));
 }
 
 #[test]
 fn between_two_sessions_each_kind_of_input_request_is_answered() {
     let root = r#"[{"uri":"file:///a"}]"#;
     for (ask, given, expected) in [
-        (sample(), Answer::Sample(Sampled::new("42", "m")), None),
-        (form(r#"{"type":"boolean"}"#), Answer::Elicit(Elicited::Accept(json(r#"{"f":true}"#))), None),
-        (form(r#"{"type":"boolean"}"#), Answer::Elicit(Elicited::Decline), None),
-        (confirm(), Answer::Elicit(Elicited::Accept(json("{}"))), Some(Answer::Confirm(true))),
-        (confirm(), Answer::Elicit(Elicited::Cancel), Some(Answer::Confirm(false))),
-        (Ask::Roots, Answer::Roots(json(root)), None),
+        (sample(), InputResponse::Sample(SampleResult::new("42", "m")), None),
+        (form(r#"{"type":"boolean"}"#), InputResponse::Elicit(ElicitResult::Accept(json(r#"{"f":true}"#))), None),
+        (form(r#"{"type":"boolean"}"#), InputResponse::Elicit(ElicitResult::Decline), None),
+        (confirm(), InputResponse::Elicit(ElicitResult::Accept(json("{}"))), Some(InputResponse::Confirm(true))),
+        (confirm(), InputResponse::Elicit(ElicitResult::Cancel), Some(InputResponse::Confirm(false))),
+        (InputRequest::Roots, InputResponse::Roots(json(root)), None),
     ] {
         let mut pair = Pair::ready();
         let call = pair.client.call();
@@ -631,7 +635,7 @@ fn between_two_sessions_each_kind_of_input_request_is_answered() {
         let [Event::InputRequested { key, parent, ask: read, .. }] = &events[..] else { panic!("{events:?}") };
         assert_eq!(*parent, Some(call));
         assert_eq!(
-            matches!(read, Ask::Elicit(form) if form.is_confirmation()),
+            matches!(read, InputRequest::Elicit(form) if form.is_confirmation()),
             ask == confirm(),
             "a confirmation is a form without fields"
         );
@@ -640,7 +644,7 @@ fn between_two_sessions_each_kind_of_input_request_is_answered() {
         let events = pair.server_events();
         let [Event::Input { answer: Ok(received), .. }] = &events[..] else { panic!("{events:?}") };
         match (received, expected.unwrap_or(given)) {
-            (Answer::Sample(received), Answer::Sample(given)) => {
+            (InputResponse::Sample(received), InputResponse::Sample(given)) => {
                 assert_eq!((&received.text, &received.model), (&given.text, &given.model));
             }
             (received, expected) => assert_eq!(*received, expected),
@@ -654,7 +658,7 @@ fn an_input_request_held_for_the_handshake_that_times_out_or_ends_with_its_call_
         let mut server = Scripted::new(with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1))));
         server.frame(&initialize(0, "2025-11-25", EVERYTHING));
         let id = server.receive_call(1);
-        let key = server.ask(id, Ask::Roots);
+        let key = server.ask(id, InputRequest::Roots);
         server.drain();
         if times_out {
             server.at(1_000);

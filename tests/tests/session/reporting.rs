@@ -43,7 +43,7 @@ fn values(server: &mut Scripted) -> Vec<f64> {
 #[test]
 fn an_update_is_sent_as_one_notification_with_its_members() {
     for (update, members) in [
-        (Progress::count(1, 3), r#""progress":1,"total":3"#),
+        (Progress::step(1, 3), r#""progress":1,"total":3"#),
         (Progress::percent(12.5), r#""progress":12.5,"total":100"#),
         (Progress::value(0.0), r#""progress":0"#),
         (Progress::value(0.1 + 0.2).with_message("a \"b\""), r#""progress":0.30000000000000004,"message":"a \"b\"""#),
@@ -85,7 +85,7 @@ fn without_a_token_no_progress_is_sent_and_invalid_progress_is_still_refused() {
     let mut server = Scripted::server(server_config());
     server.frame(&call_tool(1, false));
     let id = server.request();
-    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Unobserved);
+    assert_eq!(server.report(id, Progress::step(1, 2)), Reported::Unobserved);
     assert_eq!(server.session.progress(id, Progress::value(f64::NAN), server.now), Err(ProgressError::NotFinite));
     server.respond(id);
     assert_eq!((server.sent(), server.session.stats().progress_out_dropped), (vec![ok(1)], 1));
@@ -512,14 +512,14 @@ fn a_thousand_updates_in_a_tight_loop_arrive_in_order_and_before_the_result() {
     pair.run();
     let id = pair.server.request();
     for value in 1..=1_000 {
-        pair.server.report(id, Progress::count(value, 1_000));
+        pair.server.report(id, Progress::step(value, 1_000));
     }
     pair.server.respond(id);
     pair.run();
     let events = pair.client_events();
     assert_eq!(events.len(), 1_001);
     for (value, event) in (1..=1_000).zip(&events) {
-        assert_eq!(*event, Event::Progress { id: call, progress: Progress::count(value, 1_000) });
+        assert_eq!(*event, Event::Progress { id: call, progress: Progress::step(value, 1_000) });
     }
-    assert!(matches!(&events[1_000], Event::Done { last: Some(last), .. } if **last == Progress::count(1_000, 1_000)));
+    assert!(matches!(&events[1_000], Event::Done { last: Some(last), .. } if **last == Progress::step(1_000, 1_000)));
 }

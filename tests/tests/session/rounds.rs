@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, AskError, CallTimeouts, Close, Consent, Elicit, Elicited, Event, Gone, Identity, InputKey, InputMode, InputRound,
-    Invalid, Invoke, Json, NotLive, OpenUrl, Outcome, PendingInput, Progress, Reply, RouteKind, RpcError, Sample, Sampled,
-    SendError, ServeOptions, TimeoutKind, ToolOutput, TransportEnd, Violation,
+    AskError, CallTimeouts, Close, Elicit, ElicitResult, Event, Gone, Identity, InputKey, InputMode, InputRequest, InputResponse,
+    InputRound, Invalid, Invoke, Json, NotLive, OpenUrl, OpenUrlResult, Outcome, PendingInput, Progress, Reply, RouteKind,
+    RpcError, Sample, SampleResult, SendError, ServeOptions, TimeoutKind, ToolOutput, TransportEnd, Violation,
 };
 
 use testkit::config::{client_config, server_config, with};
@@ -17,8 +17,8 @@ const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"
 /// The capabilities of a client that can answer every input request.
 const ALL: &str = r#"{"roots":{},"elicitation":{"form":{},"url":{}},"sampling":{}}"#;
 
-fn form() -> Ask {
-    Ask::Elicit(Elicit::new("Your name?", json(FORM)))
+fn form() -> InputRequest {
+    InputRequest::Elicit(Elicit::new("Your name?", json(FORM)))
 }
 
 // ---- The server's end ----
@@ -48,8 +48,8 @@ fn a_round_is_the_result_of_its_request_and_ends_the_call() {
     assert_eq!(server.session.input_mode(id), Ok(InputMode::Rounds));
     let round = InputRound::new()
         .ask("user_name", form())
-        .ask("say \"go\"", Ask::Confirm { message: "Go?".into() })
-        .ask("where", Ask::Roots)
+        .ask("say \"go\"", InputRequest::Confirm { message: "Go?".into() })
+        .ask("where", InputRequest::Roots)
         .with_state("sealed \u{1f511}");
     server.session.finish_round(id, round, server.now).unwrap();
     let asks = [
@@ -87,16 +87,16 @@ fn kept_progress_is_sent_before_the_round() {
 /// declares does not count.
 #[test]
 fn only_what_the_request_itself_declares_can_be_asked_for() {
-    let url = || Ask::from(OpenUrl::new("Sign in", "https://example.com/"));
+    let url = || InputRequest::from(OpenUrl::new("Sign in", "https://example.com/"));
     let tools = json(r#"{"messages":[],"maxTokens":1,"tools":[]}"#);
     let mut with_tools = Sample::new("");
     with_tools.params = Some(tools);
-    let rows: [(Ask, &str, &str); 5] = [
+    let rows: [(InputRequest, &str, &str); 5] = [
         (form(), r#"{"elicitation":{}}"#, r#"{"elicitation":{"url":{}}}"#),
         (url(), r#"{"elicitation":{"url":{}}}"#, r#"{"elicitation":{}}"#),
-        (Ask::from(Sample::new("?")), r#"{"sampling":{}}"#, r#"{"roots":{}}"#),
-        (Ask::Roots, r#"{"roots":{}}"#, r#"{"sampling":{}}"#),
-        (Ask::from(Sample::new("?")), ALL, "{}"),
+        (InputRequest::from(Sample::new("?")), r#"{"sampling":{}}"#, r#"{"roots":{}}"#),
+        (InputRequest::Roots, r#"{"roots":{}}"#, r#"{"sampling":{}}"#),
+        (InputRequest::from(Sample::new("?")), ALL, "{}"),
     ];
     for (ask, enough, too_little) in rows {
         let mut server = server();
@@ -114,7 +114,7 @@ fn only_what_the_request_itself_declares_can_be_asked_for() {
     let mut server = server();
     server.frame(&call(1, "", r#"{"sampling":{}}"#));
     let id = server.request();
-    assert!(matches!(server.session.check_round_input(id, &Ask::from(with_tools)), Err(AskError::Invalid(_))));
+    assert!(matches!(server.session.check_round_input(id, &InputRequest::from(with_tools)), Err(AskError::Invalid(_))));
 }
 
 /// A regression: the identity of the server and the id of the request were not counted, so the error for a response that is too long could
@@ -150,7 +150,7 @@ fn a_round_that_is_empty_or_repeats_a_name_or_is_longer_than_a_frame_is_refused(
     let id = server.request();
     let refused = |server: &mut Scripted, round| server.session.finish_round(id, round, server.now).unwrap_err();
     assert!(matches!(refused(&mut server, InputRound::new()), AskError::Invalid(_)));
-    let twice = InputRound::new().ask("a", Ask::Roots).ask("b", form()).ask("a", Ask::Roots);
+    let twice = InputRound::new().ask("a", InputRequest::Roots).ask("b", form()).ask("a", InputRequest::Roots);
     assert!(matches!(refused(&mut server, twice), AskError::Invalid(_)));
     assert_eq!(refused(&mut server, InputRound::new().with_state("s".repeat(2000))), AskError::TooLarge);
     server.expect_silence();
@@ -163,11 +163,11 @@ fn input_requests_while_a_call_runs_need_a_handshake_and_rounds_need_a_stateless
     let mut server = server();
     server.frame(&call(1, "", ALL));
     let id = server.request();
-    assert_eq!(server.session.request_input(id, Ask::Roots, server.now), Err(AskError::Unsupported));
+    assert_eq!(server.session.request_input(id, InputRequest::Roots, server.now), Err(AskError::Unsupported));
     server.frame(&stateless(2, "tools/list", "", ALL));
     let list = server.request();
     assert_eq!(server.session.input_mode(list), Ok(InputMode::Unsupported));
-    assert_eq!(server.session.check_round_input(list, &Ask::Roots), Err(AskError::Unsupported));
+    assert_eq!(server.session.check_round_input(list, &InputRequest::Roots), Err(AskError::Unsupported));
     let mut legacy = Scripted::server(server_config());
     let id = legacy.receive_call(5);
     assert_eq!(legacy.session.input_mode(id), Ok(InputMode::Nested));
@@ -205,7 +205,7 @@ fn a_retry_brings_its_state_and_its_answers_and_nothing_is_taken_from_another_re
     let retry = first.retry().unwrap();
     assert_eq!(retry.state().map(|state| state.as_str()), Some("s1"));
     let answer = retry.answer("a").unwrap();
-    assert_eq!(form().read_answer(&answer), Ok(Answer::Elicit(Elicited::Accept(json(r#"{"name":"Ada"}"#)))));
+    assert_eq!(form().read_answer(&answer), Ok(InputResponse::Elicit(ElicitResult::Accept(json(r#"{"name":"Ada"}"#)))));
     assert!(form().read_answer(&json(r#"{"action":"accept","content":{}}"#)).is_err(), "a required field is missing");
     assert!(form().read_answer(&retry.answer("b").unwrap()).is_err());
     assert_eq!(retry.answer("c"), None);
@@ -232,8 +232,8 @@ fn the_configured_depth_of_a_call_only_rises_and_is_sent_in_its_rounds() {
     server.frame(&call(1, "", ALL));
     let id = server.request();
     server.session.configure(id, ServeOptions::default().with_depth(2), server.now).unwrap();
-    assert_eq!(server.session.check_round_input(id, &Ask::from(Sample::new("?"))), Ok(3));
-    let round = InputRound::new().ask("a", Sample::new("?")).ask("b", Ask::Roots);
+    assert_eq!(server.session.check_round_input(id, &InputRequest::from(Sample::new("?"))), Ok(3));
+    let round = InputRound::new().ask("a", Sample::new("?")).ask("b", InputRequest::Roots);
     server.session.finish_round(id, round, server.now).unwrap();
     let sent = server.sent();
     assert!(
@@ -245,7 +245,7 @@ fn the_configured_depth_of_a_call_only_rises_and_is_sent_in_its_rounds() {
     server.session.configure(id, ServeOptions::default().with_depth(3), server.now).unwrap();
     server.session.configure(id, ServeOptions::default().with_depth(1), server.now).unwrap();
     let too_deep = AskError::TooDeep { depth: 4, max: 3 };
-    assert_eq!(server.session.check_round_input(id, &Ask::from(Sample::new("?"))), Err(too_deep), "the depth only rises");
+    assert_eq!(server.session.check_round_input(id, &InputRequest::from(Sample::new("?"))), Err(too_deep), "the depth only rises");
 }
 
 #[test]
@@ -298,8 +298,8 @@ fn complete(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[]}}}}"#)
 }
 
-fn accepted(name: &str) -> Answer {
-    Answer::Elicit(Elicited::Accept(json(&format!(r#"{{"name":"{name}"}}"#))))
+fn accepted(name: &str) -> InputResponse {
+    InputResponse::Elicit(ElicitResult::Accept(json(&format!(r#"{{"name":"{name}"}}"#))))
 }
 
 /// The keys of the input requests among the queued events, in order.
@@ -323,13 +323,13 @@ fn a_retry_has_a_new_id_the_state_as_it_is_and_the_answers_of_its_round() {
     let members = format!(r#""inputRequests":{{{},"b \"":{{"method":"roots/list"}}}},"requestState":"s \"1\"""#, form_named("a"));
     client.frame(&asks(2, &members));
     let events = client.events();
-    let [Event::InputRequested { key: a, parent, ask, .. }, Event::InputRequested { key: b, ask: Ask::Roots, .. }] =
+    let [Event::InputRequested { key: a, parent, ask, .. }, Event::InputRequested { key: b, ask: InputRequest::Roots, .. }] =
         events.as_slice()
     else {
         panic!("{events:?}")
     };
     assert_eq!((*parent, ask), (Some(id), &form()));
-    client.session.provide_input(*b, Answer::Roots(json("[]")), client.now).unwrap();
+    client.session.provide_input(*b, InputResponse::Roots(json("[]")), client.now).unwrap();
     client.expect_silence();
     client.session.provide_input(*a, accepted("Ada"), client.now).unwrap();
     let out = client.session.poll_transmit().unwrap();
@@ -367,7 +367,7 @@ fn parameters_given_as_json_are_sent_again_without_members_of_an_older_retry() {
     assert!(sent[0].contains(r#""mine":2"#), "{sent:?}");
     client.frame(&asks(3, &format!(r#""inputRequests":{{{}}}"#, form_named("a"))));
     let key = keys(&mut client)[0];
-    client.session.provide_input(key, Answer::Elicit(Elicited::Decline), client.now).unwrap();
+    client.session.provide_input(key, InputResponse::Elicit(ElicitResult::Decline), client.now).unwrap();
     assert_eq!(params(&client.sent()[0]), r#"{"name":"t","more":1,"inputResponses":{"a":{"action":"decline"}}"#, "no state");
 }
 
@@ -473,7 +473,7 @@ fn a_refused_elicitation_is_answered_with_cancel_and_a_refused_sampling_request_
     client.drain();
     client.frame(&asks_once(2, "s"));
     let key = keys(&mut client)[0];
-    let refused = || Answer::Refused(RpcError::internal("no terminal"));
+    let refused = || InputResponse::Refused(RpcError::internal("no terminal"));
     client.session.provide_input(key, refused(), client.now).unwrap();
     assert!(params(&client.sent()[0]).contains(r#""inputResponses":{"a":{"action":"cancel"}}"#));
     let sampling = r#""inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5}},"b":{"method":"roots/list"}}"#;
@@ -574,7 +574,7 @@ fn a_call_on_behalf_of_an_input_request_of_a_round_inherits_its_depth() {
     let key = keys(&mut client)[0];
     client.invoke(Invoke::call_tool("u", Json::empty_object()).with_parent(key));
     assert!(client.sent()[0].contains(r#""protocol-core/samplingDepth":1"#));
-    client.session.provide_input(key, Answer::Sample(Sampled::new("hi", "m")), client.now).unwrap();
+    client.session.provide_input(key, InputResponse::Sample(SampleResult::new("hi", "m")), client.now).unwrap();
     assert!(client.sent()[0].contains(r#""inputResponses":{"a":{"role":"assistant""#));
 }
 
@@ -605,12 +605,12 @@ fn an_input_request_to_open_a_url_has_no_id_in_a_round() {
     let params = r#"{"mode":"url","message":"Sign in","url":"https://example.com/"}"#;
     client.frame(&asks(2, &format!(r#""inputRequests":{{"a":{{"method":"elicitation/create","params":{params}}}}}"#)));
     let events = client.events();
-    let [Event::InputRequested { key, ask: Ask::OpenUrl(open), .. }] = events.as_slice() else { panic!("{events:?}") };
+    let [Event::InputRequested { key, ask: InputRequest::OpenUrl(open), .. }] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(**open, OpenUrl::new("Sign in", "https://example.com/"));
-    client.session.provide_input(*key, Answer::OpenUrl(Consent::Accept), client.now).unwrap();
+    client.session.provide_input(*key, InputResponse::OpenUrl(OpenUrlResult::Accept), client.now).unwrap();
     assert!(client.sent()[0].contains(r#""a":{"action":"accept"}"#));
     assert_eq!(
-        Ask::from(OpenUrl::new("Sign in", "https://example.com/")).method_and_params(),
+        InputRequest::from(OpenUrl::new("Sign in", "https://example.com/")).method_and_params(),
         ("elicitation/create", json(params))
     );
 }

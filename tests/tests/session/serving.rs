@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Ask, AskError, CancelReason, CheckpointError, Content, Event, InboundId, Level, LogRecord, NotLive, Notice, Op, Progress,
-    ProgressError, Reply, RpcError, ServeOptions, ToolOutput, TransportEnd, Violation,
+    AskError, CancelReason, CheckpointError, Content, Event, InboundId, InputRequest, Level, LogRecord, NotLive, Notification, Op,
+    Progress, ProgressError, Reply, RpcError, ServeOptions, ToolOutput, TransportEnd, Violation,
 };
 use testkit::Scripted;
 use testkit::config::{server_config, with};
@@ -209,7 +209,7 @@ fn a_notification_is_never_answered() {
         assert_eq!(server.sent(), Vec::<String>::new());
         let expected = match reported {
             Some(rule) => Event::Violation(rule),
-            None => Event::Notice(Notice::Custom { method: method.into(), params: Some(json(params)) }),
+            None => Event::Notification(Notification::Custom { method: method.into(), params: Some(json(params)) }),
         };
         assert_eq!(server.events(), [expected], "{method} {params}");
     }
@@ -226,7 +226,7 @@ fn a_cancel_is_reported_once_and_later_methods_for_the_call_are_refused() {
     let session = &mut server.session;
     assert_eq!(session.progress(id, Progress::value(1.0), now), Err(ProgressError::NotLive));
     assert_eq!(session.checkpoint(id, json("{}")), Err(CheckpointError::NotLive));
-    assert_eq!(session.request_input(id, Ask::Roots, now), Err(AskError::NotLive));
+    assert_eq!(session.request_input(id, InputRequest::Roots, now), Err(AskError::NotLive));
     assert_eq!(session.configure(id, ServeOptions::default(), now), Err(NotLive));
     let record = LogRecord::new(Level::Error, json("1"));
     assert_eq!(session.log(Some(id), record, now), Err(NotLive));
@@ -250,7 +250,7 @@ fn no_frame_is_sent_for_a_call_after_its_cancel_at_any_point() {
             server.report(id, Progress::value(1.0));
         }),
         ("a question waits to be sent", |server, id| {
-            server.ask(id, Ask::Roots);
+            server.ask(id, InputRequest::Roots);
         }),
         ("a deadline is set", |server, id| {
             let deadline = ServeOptions::default().with_deadline(Duration::from_secs(1));
@@ -285,7 +285,7 @@ fn a_cancel_of_no_call_in_flight_is_ignored_and_not_answered() {
         let id = server.receive_call(1);
         // This input request has the id 2, which the first cancel names. That has no effect, since the ids of the two directions are
         // independent.
-        let key = server.ask(id, Ask::Roots);
+        let key = server.ask(id, InputRequest::Roots);
         server.drain().frame(&notification("notifications/cancelled", params));
         assert!(!server.events().iter().any(|event| matches!(event, Event::Cancelled { .. } | Event::Input { .. })), "{params}");
         server.session.abandon_input(key, server.now).unwrap();

@@ -2,9 +2,9 @@
 
 use protocol_core::mcp::{CacheHint, Era};
 use protocol_core::{
-    Ask, AskError, CancelReason, Close, CloseReason, Event, Gone, InboundId, Instant, Invoke, Lane, Level, LogRecord, Logged,
-    NotFound, NotLive, Notice, Page, Progress, Reply, ReplyKind, Reported, RouteKind, RpcError, SendError, SubscriptionFilter,
-    Text, ToolOutput, Violation,
+    AskError, CancelReason, Close, CloseReason, Event, Gone, InboundId, InputRequest, Instant, Invoke, Lane, Level, LogRecord,
+    Logged, NotFound, NotLive, Notification, Page, Progress, Reply, ReplyKind, Reported, RouteKind, RpcError, SendError,
+    SubscriptionFilter, Text, ToolOutput, Violation,
 };
 use std::time::Duration;
 
@@ -455,7 +455,7 @@ fn the_requests_of_both_eras_are_served_alike_in_every_order_of_the_messages() {
             server.session.respond(id, Reply::Tool(ToolOutput::text("x")), server.now).unwrap();
         }
         sent.extend(server.sent());
-        server.session.publish(&Notice::ToolsChanged, server.now);
+        server.session.publish(&Notification::ToolsChanged, server.now);
         assert_eq!(server.sent(), [published(5, "tools/list_changed", "")], "{order:?}");
         sent.sort();
         let names_no_revision =
@@ -533,7 +533,7 @@ fn a_stateless_call_cannot_ask_its_caller_even_if_another_caller_could_be_asked(
     let info = r#","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}"#;
     server.frame(&call(1, info));
     let id = requested(&mut server);
-    for ask in [Ask::Roots, Ask::Confirm { message: "?".into() }, protocol_core::Sample::new("?").into()] {
+    for ask in [InputRequest::Roots, InputRequest::Confirm { message: "?".into() }, protocol_core::Sample::new("?").into()] {
         assert_eq!(server.session.request_input(id, ask, server.now), Err(AskError::Unsupported));
     }
     assert_eq!(server.sent(), [""; 0]);
@@ -574,7 +574,7 @@ fn progress_and_cancel_work_as_with_a_handshake() {
     let mut server = Scripted::new(server_config());
     server.frame(&call(1, r#","progressToken":"p""#));
     let id = requested(&mut server);
-    server.session.progress(id, Progress::count(1, 2), server.now).unwrap();
+    server.session.progress(id, Progress::step(1, 2), server.now).unwrap();
     assert_eq!(
         server.sent(),
         [r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"total":2}}"#]
@@ -698,7 +698,8 @@ fn everything() -> SubscriptionFilter {
     filter
 }
 
-/// The frame with the notice `method` for the subscription `id`; `member` is empty, or a member of the parameters with a comma after it.
+/// The frame with the notification `method` for the subscription `id`; `member` is empty, or a member of the parameters with a comma after
+/// it.
 fn published(id: u64, method: &str, member: &str) -> String {
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{member}{meta}}}}}"#)
@@ -722,27 +723,27 @@ fn a_subscription_is_acknowledged_first_with_the_kinds_that_are_offered_and_want
         r#""toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["v:","u:"],"taskIds":["t"]"#,
     ));
     let id = requested(&mut server);
-    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 0, "it is not accepted yet");
+    assert_eq!(server.session.publish(&Notification::ToolsChanged, server.now), 0, "it is not accepted yet");
     server.session.accept_subscription(id, &everything(), server.now).unwrap();
     assert_eq!(server.session.accept_subscription(id, &everything(), server.now), Err(NotLive), "once");
     let wanted = r#""notifications":{"toolsListChanged":true,"resourceSubscriptions":["u:"]},"#;
     assert_eq!(server.sent(), [published(1, "subscriptions/acknowledged", wanted)]);
-    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 1);
-    assert_eq!(server.session.publish(&Notice::PromptsChanged, server.now), 0, "not wanted");
+    assert_eq!(server.session.publish(&Notification::ToolsChanged, server.now), 1);
+    assert_eq!(server.session.publish(&Notification::PromptsChanged, server.now), 0, "not wanted");
     for (uri, reached) in [("u:", 1), ("v:", 0)] {
-        assert_eq!(server.session.publish(&Notice::ResourceUpdated { uri: Text::from(uri) }, server.now), reached);
+        assert_eq!(server.session.publish(&Notification::ResourceUpdated { uri: Text::from(uri) }, server.now), reached);
     }
     assert_eq!(server.sent(), [published(1, "tools/list_changed", ""), published(1, "resources/updated", r#""uri":"u:","#)]);
 }
 
-/// `publish` does not send a `Notice::ResourceValue`: a value names one subscription, and two values of a resource would wait as two
-/// notices. (`notify` sends it as a change of the resource.)
+/// `publish` does not send a `Notification::ResourceValue`: a value names one subscription, and two values of a resource would wait as two
+/// notifications. (`notify` sends it as a change of the resource.)
 #[test]
 fn the_value_of_a_resource_reaches_no_subscription_but_a_change_of_the_resource_does() {
     let (mut server, _) = listening(r#""resourceSubscriptions":["u:"]"#);
-    let value = Notice::ResourceValue { subscription: Text::from("s"), uri: Text::from("u:"), value: json("1") };
+    let value = Notification::ResourceValue { subscription: Text::from("s"), uri: Text::from("u:"), value: json("1") };
     assert_eq!((server.session.publish(&value, server.now), server.sent()), (0, vec![]));
-    assert_eq!(server.session.publish(&Notice::ResourceUpdated { uri: Text::from("u:") }, server.now), 1);
+    assert_eq!(server.session.publish(&Notification::ResourceUpdated { uri: Text::from("u:") }, server.now), 1);
     assert_eq!(server.sent(), [published(1, "resources/updated", r#""uri":"u:","#)]);
 }
 
@@ -755,7 +756,7 @@ fn each_of_several_subscriptions_gets_the_notices_that_it_includes_and_a_peer_wi
         server.session.accept_subscription(id, &everything(), server.now).unwrap();
     }
     server.drain();
-    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 2);
+    assert_eq!(server.session.publish(&Notification::ToolsChanged, server.now), 2);
     assert_eq!(server.sent(), [published(1, "tools/list_changed", ""), published(3, "tools/list_changed", "")]);
 }
 
@@ -765,7 +766,7 @@ fn a_subscription_ends_with_its_result_when_its_handler_responds_or_the_session_
     let (mut server, id) = listening(r#""toolsListChanged":true"#);
     server.session.respond(id, Reply::Done, server.now).unwrap();
     assert_eq!(server.sent(), [result]);
-    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 0);
+    assert_eq!(server.session.publish(&Notification::ToolsChanged, server.now), 0);
     let (mut server, id) = listening(r#""toolsListChanged":true"#);
     server.session.close(Close::Graceful { grace: Duration::from_secs(5) }, server.now);
     assert_eq!(server.sent(), [result]);
@@ -775,10 +776,10 @@ fn a_subscription_ends_with_its_result_when_its_handler_responds_or_the_session_
 #[test]
 fn a_subscription_that_its_caller_cancels_ends_without_a_frame() {
     let (mut server, id) = listening(r#""toolsListChanged":true"#);
-    server.session.publish(&Notice::ToolsChanged, server.now);
+    server.session.publish(&Notification::ToolsChanged, server.now);
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
-    server.session.publish(&Notice::ToolsChanged, server.now);
+    server.session.publish(&Notification::ToolsChanged, server.now);
     assert_eq!(server.sent(), [""; 0], "not even what was queued");
 }
 
@@ -789,8 +790,10 @@ fn notices_without_room_are_kept_once_each_and_sent_in_their_order() {
     let id = requested(&mut server);
     server.session.respond(id, Reply::Tool(ToolOutput::text("x".repeat(2 << 20))), server.now).unwrap();
     for _ in 0..3 {
-        for notice in [Notice::ToolsChanged, Notice::ResourceUpdated { uri: Text::from("u:") }, Notice::ResourcesChanged] {
-            assert_eq!(server.session.publish(&notice, server.now), 1);
+        for notification in
+            [Notification::ToolsChanged, Notification::ResourceUpdated { uri: Text::from("u:") }, Notification::ResourcesChanged]
+        {
+            assert_eq!(server.session.publish(&notification, server.now), 1);
         }
     }
     let sent = server.sent();
@@ -806,7 +809,7 @@ fn a_subscription_has_no_deadline_no_progress_and_no_records() {
     let id = requested(&mut server);
     server.session.accept_subscription(id, &everything(), server.now).unwrap();
     assert_eq!(server.sent(), [published(1, "subscriptions/acknowledged", r#""notifications":{},"#)], "even for nothing");
-    assert_eq!(server.session.progress(id, Progress::count(1, 2), server.now), Ok(Reported::Unobserved));
+    assert_eq!(server.session.progress(id, Progress::step(1, 2), server.now), Ok(Reported::Unobserved));
     let record = LogRecord::new(Level::Emergency, json("1"));
     assert_eq!(server.session.log(Some(id), record, server.now), Ok(Logged::Unwanted));
     assert_eq!(server.session.poll_timeout(), None);

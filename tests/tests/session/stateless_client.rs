@@ -3,7 +3,7 @@
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, MemberFault, Notice, Outcome, RpcError, SendError, Text,
+    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, MemberFault, Notification, Outcome, RpcError, SendError, Text,
     TimeoutKind, TransportEnd, Violation,
 };
 
@@ -386,9 +386,9 @@ fn requests_and_notifications_that_the_modern_era_lacks_are_refused() {
     for call in [Invoke::ping(), Invoke::custom("ping", json("{}")), Invoke::custom("logging/setLevel", json("{}"))] {
         assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, SendError::Unsupported, "{call:?}");
     }
-    let custom = Notice::Custom { method: "notifications/x".into(), params: None };
-    for notice in [Notice::RootsChanged, custom] {
-        assert_eq!(client.session.notify(notice, client.now), Err(SendError::Unsupported));
+    let custom = Notification::Custom { method: "notifications/x".into(), params: None };
+    for notification in [Notification::RootsChanged, custom] {
+        assert_eq!(client.session.notify(notification, client.now), Err(SendError::Unsupported));
     }
     client.expect_silence();
 }
@@ -489,7 +489,7 @@ fn updated(id: u64, uri: &str) -> String {
 
 /// The event of the frame [`updated`].
 fn updated_event(uri: &str) -> Event {
-    Event::Notice(Notice::ResourceUpdated { uri: Text::from(uri) })
+    Event::Notification(Notification::ResourceUpdated { uri: Text::from(uri) })
 }
 
 /// A client whose subscription to changes of the list of tools, with id 2, is acknowledged.
@@ -506,7 +506,7 @@ fn listening() -> Scripted {
 fn changes_of_lists_arrive_without_a_call_once_the_subscription_is_acknowledged() {
     let mut client = listening();
     client.frame(&published(2, "tools/list_changed", ""));
-    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)]);
+    assert_eq!(client.events(), [Event::Notification(Notification::ToolsChanged)]);
 }
 
 #[test]
@@ -560,7 +560,7 @@ fn a_resource_joins_the_subscription_by_a_successor_that_is_acknowledged_before_
     client.invoke(Invoke::subscribe("u:"));
     assert_eq!(client.sent(), [listen(3, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#)]);
     client.frame(&published(2, "tools/list_changed", ""));
-    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)], "the old subscription is still in effect");
+    assert_eq!(client.events(), [Event::Notification(Notification::ToolsChanged)], "the old subscription is still in effect");
     client.frame(&acknowledged(3, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#));
     assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(2)]));
     client.frame(&published(2, "tools/list_changed", ""));
@@ -587,8 +587,8 @@ fn concurrent_changes_all_take_effect_whatever_the_order_of_their_acknowledgemen
     }
 }
 
-/// A regression: if a newer change was acknowledged first, its subscription already contained the resource of the older change, and notices
-/// of that resource were violations.
+/// A regression: if a newer change was acknowledged first, its subscription already contained the resource of the older change, and
+/// notifications of that resource were violations.
 #[test]
 fn notices_of_a_resource_are_dropped_without_a_violation_until_its_own_change_is_acknowledged() {
     let mut client = modern();
@@ -601,7 +601,7 @@ fn notices_of_a_resource_are_dropped_without_a_violation_until_its_own_change_is
     client.frame(&acknowledged(4, r#""resourceSubscriptions":["v:"]"#));
     assert!(matches!(&*client.events(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == leaves));
     client.frame(&updated(4, "v:"));
-    assert_eq!(client.events(), [], "a notice before its change has taken effect is no fault of the server");
+    assert_eq!(client.events(), [], "a notification before its change has taken effect is no fault of the server");
     client.frame(&acknowledged(3, r#""resourceSubscriptions":["u:","v:"]"#));
     assert!(matches!(&*client.events(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == joins));
     assert_eq!(client.sent(), [cancelled(2), cancelled(3)]);
@@ -706,7 +706,7 @@ fn frames_for_a_subscription_whose_request_was_not_sent_have_no_effect() {
         assert_eq!(client.violations(), violations, "{guess}");
         assert_eq!(client.sent(), [listen(2, tools)]);
         client.frame(&acknowledged(2, tools)).frame(&published(2, "tools/list_changed", ""));
-        assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)], "{guess}");
+        assert_eq!(client.events(), [Event::Notification(Notification::ToolsChanged)], "{guess}");
     }
     let mut client = modern();
     client.invoke(Invoke::subscribe("u:"));
@@ -767,7 +767,7 @@ fn the_loss_of_its_exchange_ends_the_subscription() {
     let mut client = listening();
     let exchange = Gone::Exchange(protocol_core::ExchangeId::from_number(2));
     client.session.handle_gone(exchange, client.now).unwrap();
-    assert_eq!(client.events(), [Event::Notice(Notice::SubscriptionEnded)]);
+    assert_eq!(client.events(), [Event::Notification(Notification::SubscriptionEnded)]);
     assert!(client.session.handle_gone(exchange, client.now).is_err(), "the exchange is over");
     client.expect_silence();
     assert_eq!(client.session.stats().exchanges_out, 0);
@@ -785,7 +785,7 @@ fn a_resource_that_was_held_for_the_probe_joins_the_subscription_to_lists() {
     client.frame(&acknowledged(3, lists)).frame(&acknowledged(2, both));
     assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(3)]));
     client.frame(&updated(2, "u:")).frame(&published(2, "tools/list_changed", ""));
-    assert_eq!(client.events(), [updated_event("u:"), Event::Notice(Notice::ToolsChanged)]);
+    assert_eq!(client.events(), [updated_event("u:"), Event::Notification(Notification::ToolsChanged)]);
 }
 
 #[test]
@@ -814,7 +814,7 @@ fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscript
     client.frame(&acknowledged(3, r#""toolsListChanged":true"#));
     assert_eq!((client.outcome(), client.sent()), (Outcome::Invalid(Invalid::Unsupported), vec![cancelled(3)]));
     client.frame(&published(2, "tools/list_changed", ""));
-    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)]);
+    assert_eq!(client.events(), [Event::Notification(Notification::ToolsChanged)]);
 }
 
 #[test]
@@ -833,7 +833,7 @@ fn a_change_that_fails_or_is_cancelled_leaves_the_subscription_as_it_was() {
     client.session.cancel(id, None, client.now).unwrap();
     assert_eq!((client.outcome(), client.sent()), (Outcome::Cancelled, vec![cancelled(4)]));
     client.frame(&acknowledged(4, "")).frame(&published(2, "tools/list_changed", ""));
-    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)]);
+    assert_eq!(client.events(), [Event::Notification(Notification::ToolsChanged)]);
 }
 
 #[test]
@@ -841,7 +841,7 @@ fn a_server_may_end_the_subscription_by_its_result_or_by_a_cancel_and_the_owner_
     for (ends, again) in [(result(2), cancelled(2)), (cancelled(2), result(2)), (error(2, -32603, "x"), cancelled(2))] {
         let mut client = listening();
         client.frame(&ends);
-        assert_eq!(client.events(), [Event::Notice(Notice::SubscriptionEnded)], "{ends}");
+        assert_eq!(client.events(), [Event::Notification(Notification::SubscriptionEnded)], "{ends}");
         client.frame(&again).frame(&published(2, "tools/list_changed", ""));
         client.expect_silence();
         client.invoke(Invoke::subscribe("u:"));
@@ -865,7 +865,7 @@ fn an_owner_may_listen_by_a_call_of_its_own_that_lasts_until_its_result() {
     client.invoke(Invoke::new(protocol_core::Op::Listen, params).without_progress());
     client.drain();
     client.frame(&acknowledged(2, r#""promptsListChanged":true"#)).frame(&published(2, "prompts/list_changed", ""));
-    assert_eq!(client.events(), [Event::Notice(Notice::PromptsChanged)]);
+    assert_eq!(client.events(), [Event::Notification(Notification::PromptsChanged)]);
     client.at(3_600_000);
     client.expect_silence();
     client.frame(&result(2));
@@ -988,7 +988,7 @@ fn nothing_of_a_subscription_is_left_when_the_session_has_closed() {
     client.expect_silence();
 }
 
-/// If a server acknowledges more kinds than were requested, notices of the other kinds are violations.
+/// If a server acknowledges more kinds than were requested, notifications of the other kinds are violations.
 #[test]
 fn regression_a_kind_that_was_not_asked_for_stays_unwanted_although_the_server_acknowledges_it() {
     let mut client = listening();

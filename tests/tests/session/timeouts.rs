@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, CancelReason, Close, CloseReason, Event, InputFailed, Instant, Invoke, Lane, Level, LogRecord,
-    Notice, Op, OutboundId, Outcome, Progress, RateWindow, Reply, ServeOptions, TimeoutKind, TransportEnd, Violation,
+    CallTimeouts, CancelReason, Close, CloseReason, Event, InputFailed, InputRequest, InputResponse, Instant, Invoke, Lane, Level,
+    LogRecord, Notification, Op, OutboundId, Outcome, Progress, RateWindow, Reply, ServeOptions, TimeoutKind, TransportEnd,
+    Violation,
 };
 use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
@@ -238,8 +239,8 @@ fn an_equal_value_that_is_reported_for_its_message_does_not_restart_the_idle_tim
 fn the_idle_timeout_stops_while_an_input_request_is_open_and_then_restarts_in_full() {
     type Close = fn(&mut Scripted, protocol_core::InputKey);
     let closings: [Close; 3] = [
-        |end, key| end.session.provide_input(key, Answer::Roots(json("[]")), end.now).unwrap(),
-        |end, key| end.session.provide_input(key, Answer::Refused(protocol_core::RpcError::new(-1, "no")), end.now).unwrap(),
+        |end, key| end.session.provide_input(key, InputResponse::Roots(json("[]")), end.now).unwrap(),
+        |end, key| end.session.provide_input(key, InputResponse::Refused(protocol_core::RpcError::new(-1, "no")), end.now).unwrap(),
         |end, _| {
             end.frame(&cancelled(7));
         },
@@ -264,9 +265,9 @@ fn the_idle_timeout_restarts_after_the_last_of_several_input_requests() {
     let first = client.input_request();
     client.frame(&request(8, "roots/list", "{}"));
     let second = client.input_request();
-    client.at(5000).session.provide_input(second, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
+    client.at(5000).session.provide_input(second, InputResponse::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
     assert_eq!(due(&client), None);
-    client.at(6000).session.provide_input(first, Answer::Roots(json("[]")), Instant::from_millis(6000)).unwrap();
+    client.at(6000).session.provide_input(first, InputResponse::Roots(json("[]")), Instant::from_millis(6000)).unwrap();
     assert_eq!(due(&client), Some(7000));
 }
 
@@ -282,7 +283,7 @@ fn progress_while_an_input_request_is_open_does_not_start_the_idle_timeout() {
 #[test]
 fn max_total_stops_while_an_input_request_is_open_and_goes_on_afterwards() {
     let answer = |client: &mut Scripted, key, millis| {
-        client.at(millis).session.provide_input(key, Answer::Roots(json("[]")), Instant::from_millis(millis)).unwrap();
+        client.at(millis).session.provide_input(key, InputResponse::Roots(json("[]")), Instant::from_millis(millis)).unwrap();
     };
     let mut client = calling(call_timeouts(None, Some(3000)));
     client.at(900).frame(&request(7, "roots/list", "{}"));
@@ -310,7 +311,7 @@ fn regression_g7_an_input_request_after_max_total_has_passed_leaves_no_deadline_
     client.skip_to(4000).frame(&request(7, "roots/list", "{}"));
     let input_request = client.input_request();
     client.at(5000);
-    client.session.provide_input(input_request, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
+    client.session.provide_input(input_request, InputResponse::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
     assert_eq!(client.session.poll_timeout(), Some(Instant::from_micros(5_000_001)));
     client.drain();
     client.at(5001);
@@ -369,7 +370,7 @@ const STEPS_OF_A_PEER: [Step; 4] = [
 const STEPS_OF_A_CLIENT: [Step; 9] = [
     ("invoke", |end| _ = end.invoke(Invoke::ping())),
     ("cancel", |end| end.session.cancel(end.session.ids.outbound_calls[1], None, end.now).unwrap()),
-    ("notify", |end| end.session.notify(Notice::RootsChanged, end.now).unwrap()),
+    ("notify", |end| end.session.notify(Notification::RootsChanged, end.now).unwrap()),
     ("set_alarm", |end| _ = end.session.set_alarm(end.now.saturating_add(Duration::from_secs(1))).unwrap()),
     ("clear_alarm", |end| end.session.clear_alarm(end.session.ids.alarms[1])),
     ("set_writable", |end| end.session.set_writable(Lane::CHANNEL, false, end.now).unwrap()),
@@ -385,12 +386,12 @@ const STEPS_OF_A_SERVER: [Step; 14] = [
     }),
     ("progress", |end| _ = end.session.progress(end.session.ids.inbound_calls[0], Progress::value(1.0), end.now).unwrap()),
     ("checkpoint", |end| end.session.checkpoint(end.session.ids.inbound_calls[0], json("{}")).unwrap()),
-    ("request_input", |end| _ = end.session.request_input(end.session.ids.inbound_calls[0], Ask::Roots, end.now).unwrap()),
+    ("request_input", |end| _ = end.session.request_input(end.session.ids.inbound_calls[0], InputRequest::Roots, end.now).unwrap()),
     ("abandon_input", |end| end.session.abandon_input(end.session.ids.input_requests[1], end.now).unwrap()),
     ("respond", |end| end.session.respond(end.session.ids.inbound_calls[1], Reply::Raw(json("{}")), end.now).unwrap()),
     ("log", |end| _ = end.session.log(None, LogRecord::new(Level::Error, json("1")), end.now).unwrap()),
-    ("notify", |end| end.session.notify(Notice::ToolsChanged, end.now).unwrap()),
-    ("publish", |end| _ = end.session.publish(&Notice::ToolsChanged, end.now)),
+    ("notify", |end| end.session.notify(Notification::ToolsChanged, end.now).unwrap()),
+    ("publish", |end| _ = end.session.publish(&Notification::ToolsChanged, end.now)),
     ("close", |end| end.session.close(Close::Graceful { grace: Duration::from_secs(1) }, end.now)),
     ("the end of input", |end| end.session.handle_end(TransportEnd::Eof, end.now)),
     ("a call", |end| _ = end.frame(&call_tool(9, false))),
@@ -413,7 +414,7 @@ fn g9_no_frame_and_no_method_but_handle_timeout_expires_a_deadline() {
         server.session.configure(id, ServeOptions::default().with_deadline(Duration::from_secs(2)), server.now).unwrap();
         let other = server.receive_call(2);
         for id in [id, other] {
-            server.session.request_input(id, Ask::Roots, server.now).unwrap();
+            server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
         }
         server
     };
@@ -562,9 +563,9 @@ fn serving(input: Option<u64>) -> (Scripted, protocol_core::InboundId) {
 #[test]
 fn each_input_request_has_its_own_timeout_or_none_if_none_is_configured() {
     let (mut server, id) = serving(Some(1));
-    let first = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    let first = server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
     server.at(400);
-    let second = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    let second = server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
     server.sent();
     for (at, key) in [(1000, first), (1400, second)] {
         assert_eq!(due(&server), Some(at));
@@ -572,24 +573,24 @@ fn each_input_request_has_its_own_timeout_or_none_if_none_is_configured() {
         assert_eq!(server.events(), [Event::Input { id, key, answer: Err(InputFailed::TimedOut) }]);
     }
     let (mut server, id) = serving(None);
-    server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
     assert_eq!(due(&server), None);
 }
 
 #[test]
 fn g9_an_answer_that_is_handled_before_handle_timeout_is_reported() {
     let (mut server, id) = serving(Some(1));
-    let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    let key = server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
     server.sent();
     server.skip_to(5000).frame(r#"{"jsonrpc":"2.0","id":2,"result":{"roots":[]}}"#).at(5000);
-    assert_eq!(server.events(), [Event::Input { id, key, answer: Ok(Answer::Roots(json("[]"))) }]);
+    assert_eq!(server.events(), [Event::Input { id, key, answer: Ok(InputResponse::Roots(json("[]"))) }]);
     assert_eq!(server.sent(), Vec::<String>::new());
 }
 
 #[test]
 fn g7_an_input_request_with_a_timeout_of_zero_has_timed_out_when_the_method_returns() {
     let (mut server, id) = serving(Some(0));
-    let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    let key = server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
     assert_eq!(server.events(), [Event::Input { id, key, answer: Err(InputFailed::TimedOut) }]);
     assert_eq!((server.sent(), due(&server)), (vec![], None));
 }

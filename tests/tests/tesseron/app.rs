@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, AskError, CancelReason, Content, Elicit, Elicited, Event, InboundId, InputFailed, InputKey, Level, LogRecord,
-    Logged, NotFound, NotLive, Notice, Op, Progress, ProgressError, RateWindow, Reply, Reported, Request, RpcError, Sample,
-    SendError, ServeOptions, ToolOutput, TransportEnd, Violation,
+    AskError, CancelReason, Content, Elicit, ElicitResult, Event, InboundId, InputFailed, InputKey, InputRequest, InputResponse,
+    Level, LogRecord, Logged, NotFound, NotLive, Notification, Op, Progress, ProgressError, RateWindow, Reply, Reported, Request,
+    RpcError, Sample, SendError, ServeOptions, ToolOutput, TransportEnd, Violation,
 };
 use testkit::config::with;
 use testkit::config::{app_config, gateway_config};
@@ -44,7 +44,7 @@ fn expect_ended(app: &mut Scripted, id: InboundId, why: &str) {
     let now = app.now;
     assert_eq!(app.session.progress(id, Progress::percent(99.0), now), Err(ProgressError::NotLive), "{why}");
     assert_eq!(app.session.log(Some(id), record(Level::Error, "\"x\""), now), Err(NotLive), "{why}");
-    for ask in [Ask::from(Sample::new("?")), Ask::Confirm { message: "?".into() }] {
+    for ask in [InputRequest::from(Sample::new("?")), InputRequest::Confirm { message: "?".into() }] {
         assert_eq!(app.session.request_input(id, ask, now), Err(AskError::NotLive), "{why}");
     }
     app.session.checkpoint(id, json("{}")).unwrap_err();
@@ -131,7 +131,7 @@ fn item_43_the_input_reaches_the_handler_unchanged_and_a_missing_input_is_null()
 fn items_42_46_an_error_is_sent_with_its_code_its_message_and_its_data() {
     for (code, data) in [(-32004, r#"[{"message":"too small","path":["cents"]}]"#), (-32005, r#"{"raw":"x"}"#), (17, "null")] {
         let given = RpcError::new(code, "Invalid \"input\"").with_data(json(data));
-        for reply in [Reply::Error(given.clone()), Reply::Tool(ToolOutput::fault(given.clone()))] {
+        for reply in [Reply::Error(given.clone()), Reply::Tool(ToolOutput::rpc_error(given.clone()))] {
             let (mut app, id) = serving();
             app.reply(id, reply);
             assert_eq!(
@@ -194,7 +194,7 @@ fn item_48_an_action_may_have_another_deadline_and_times_out_at_once_if_it_is_ze
 #[test]
 fn the_deadline_of_an_invocation_goes_on_while_an_input_request_is_open() {
     let (mut app, id) = serving();
-    app.ask(id, Ask::Confirm { message: "?".into() });
+    app.ask(id, InputRequest::Confirm { message: "?".into() });
     app.sent();
     assert_eq!(app.at(60_000).sent(), [timed_out(7)]);
 }
@@ -433,7 +433,7 @@ fn item_69_progress_is_any_subset_of_percent_message_and_data() {
         (Progress::message("m").with_data(data()), r#","message":"m","data":{"page":7}"#),
         (Progress::percent(100.0).with_message("m").with_data(data()), r#","percent":100,"message":"m","data":{"page":7}"#),
         (Progress::default(), ""),
-        (Progress::count(1, 4), r#","percent":25"#),
+        (Progress::step(1, 4), r#","percent":25"#),
     ] {
         let (mut app, id) = serving();
         assert_eq!(app.report(id, update), Reported::Sent);
@@ -467,9 +467,9 @@ fn item_71_a_percentage_never_falls() {
     assert_eq!(app.sent(), [progress("i1", r#","message":"again""#)]);
     // A greater total does not lower the percentage.
     let (mut app, id) = serving();
-    app.report(id, Progress::count(5, 10));
-    app.report(id, Progress::count(6, 100));
-    app.report(id, Progress::count(60, 100));
+    app.report(id, Progress::step(5, 10));
+    app.report(id, Progress::step(6, 100));
+    app.report(id, Progress::step(60, 100));
     assert_eq!(app.sent(), [50, 60].map(|percent| progress("i1", &format!(r#","percent":{percent}"#))));
 }
 
@@ -555,9 +555,9 @@ fn regression_log_data_that_is_not_text_is_sent_once_and_unchanged() {
 #[test]
 fn item_80_an_input_request_that_the_agent_does_not_support_is_refused_and_not_sent() {
     for (missing, ask) in [
-        ("sampling", Ask::from(Sample::new("?"))),
-        ("elicitation", Ask::Confirm { message: "?".into() }),
-        ("elicitation", Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#)))),
+        ("sampling", InputRequest::from(Sample::new("?"))),
+        ("elicitation", InputRequest::Confirm { message: "?".into() }),
+        ("elicitation", InputRequest::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#)))),
     ] {
         let mut app = Scripted::new(app_config());
         app.drain().frame(&WELCOME.replace(&format!(r#""{missing}":true"#), &format!(r#""{missing}":false"#))).drain();
@@ -586,7 +586,7 @@ fn item_81_a_sampling_request_has_a_schema_and_a_maximum_only_if_they_were_given
 
 /// The answer to the input request `key`.
 #[track_caller]
-fn answer(app: &mut Scripted, key: InputKey) -> Result<Answer, InputFailed> {
+fn answer(app: &mut Scripted, key: InputKey) -> Result<InputResponse, InputFailed> {
     let events = app.events();
     let found = events.iter().find_map(|event| match event {
         Event::Input { key: other, answer, .. } if *other == key => Some(answer.clone()),
@@ -611,16 +611,16 @@ fn item_83_the_content_of_a_sampling_answer_is_handed_on_as_text_or_as_unchanged
         ("5", "5"),
     ] {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::from(Sample::new("?")));
+        let key = app.ask(id, InputRequest::from(Sample::new("?")));
         app.sent();
         respond_to_3(&mut app, &format!(r#"{{"content":{content}}}"#));
-        let Ok(Answer::Sample(sampled)) = answer(&mut app, key) else { panic!("no sample") };
+        let Ok(InputResponse::Sample(sampled)) = answer(&mut app, key) else { panic!("no sample") };
         assert_eq!(sampled.text, text);
         assert_eq!(sampled.result.unwrap().member("content").unwrap().as_str(), content);
     }
     for result in ["{}", "null", "[]", r#""x""#] {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::from(Sample::new("?")));
+        let key = app.ask(id, InputRequest::from(Sample::new("?")));
         app.sent();
         respond_to_3(&mut app, result);
         assert_eq!(answer(&mut app, key), Err(InputFailed::Invalid("`content` is missing".into())), "{result}");
@@ -631,17 +631,17 @@ fn item_83_the_content_of_a_sampling_answer_is_handed_on_as_text_or_as_unchanged
 fn item_84_a_confirmation_is_sent_as_an_empty_form_and_accepting_it_needs_no_value() {
     for result in [r#"{"action":"accept"}"#, r#"{"action":"accept","value":{}}"#, r#"{"action":"accept","value":null}"#] {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::Confirm { message: "Book it?".into() });
+        let key = app.ask(id, InputRequest::Confirm { message: "Book it?".into() });
         let params = r#"{"invocationId":"i1","question":"Book it?","schema":{"type":"object","properties":{},"required":[]}}"#;
         assert_eq!(app.sent(), [request(3, "elicitation/request", params)]);
         respond_to_3(&mut app, result);
-        assert_eq!(answer(&mut app, key), Ok(Answer::Confirm(true)), "{result}");
+        assert_eq!(answer(&mut app, key), Ok(InputResponse::Confirm(true)), "{result}");
     }
 }
 
 #[test]
 fn item_85_every_answer_to_a_confirmation_but_an_acceptance_is_a_no() {
-    // A confirmation never fails (see `Ask::Confirm`), whatever the code of the error.
+    // A confirmation never fails (see `InputRequest::Confirm`), whatever the code of the error.
     let frames = [
         r#"{"jsonrpc":"2.0","id":3,"result":{"action":"decline"}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":3,"result":{"action":"cancel"}}"#.to_owned(),
@@ -654,10 +654,10 @@ fn item_85_every_answer_to_a_confirmation_but_an_acceptance_is_a_no() {
     ];
     for frame in frames {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::Confirm { message: "?".into() });
+        let key = app.ask(id, InputRequest::Confirm { message: "?".into() });
         app.sent();
         app.frame(&frame);
-        assert_eq!(answer(&mut app, key), Ok(Answer::Confirm(false)), "{frame}");
+        assert_eq!(answer(&mut app, key), Ok(InputResponse::Confirm(false)), "{frame}");
     }
 }
 
@@ -666,9 +666,9 @@ const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"c
 #[test]
 fn item_86_an_answer_that_does_not_fit_its_form_is_invalid() {
     for (result, expected) in [
-        (r#"{"action":"accept","value":{"name":"x","count":3}}"#, Ok(Elicited::Accept(json(r#"{"name":"x","count":3}"#)))),
-        (r#"{"action":"decline"}"#, Ok(Elicited::Decline)),
-        (r#"{"action":"cancel","value":{"name":"x"}}"#, Ok(Elicited::Cancel)),
+        (r#"{"action":"accept","value":{"name":"x","count":3}}"#, Ok(ElicitResult::Accept(json(r#"{"name":"x","count":3}"#)))),
+        (r#"{"action":"decline"}"#, Ok(ElicitResult::Decline)),
+        (r#"{"action":"cancel","value":{"name":"x"}}"#, Ok(ElicitResult::Cancel)),
         (r#"{"action":"accept"}"#, Err("`value` is missing or no object")),
         (r#"{"action":"accept","value":null}"#, Err("`value` is missing or no object")),
         (r#"{"action":"accept","value":[]}"#, Err("`value` is missing or no object")),
@@ -680,13 +680,13 @@ fn item_86_an_answer_that_does_not_fit_its_form_is_invalid() {
         ("null", Err("`action` is missing or unknown")),
     ] {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::Elicit(Elicit::new("Who?", json(FORM))));
+        let key = app.ask(id, InputRequest::Elicit(Elicit::new("Who?", json(FORM))));
         assert_eq!(
             app.sent(),
             [request(3, "elicitation/request", &format!(r#"{{"invocationId":"i1","question":"Who?","schema":{FORM}}}"#))]
         );
         respond_to_3(&mut app, result);
-        let expected = expected.map(Answer::Elicit).map_err(|why| InputFailed::Invalid(why.into()));
+        let expected = expected.map(InputResponse::Elicit).map_err(|why| InputFailed::Invalid(why.into()));
         assert_eq!(answer(&mut app, key), expected, "{result}");
     }
 }
@@ -718,7 +718,7 @@ fn item_87_a_form_that_is_not_a_flat_object_of_primitives_is_not_sent() {
     }
     for schema in bad {
         let (mut app, id) = serving();
-        let asked = app.session.request_input(id, Ask::Elicit(Elicit::new("?", json(&schema))), app.now);
+        let asked = app.session.request_input(id, InputRequest::Elicit(Elicit::new("?", json(&schema))), app.now);
         assert!(matches!(asked, Err(AskError::Invalid(_))), "{schema}: {asked:?}");
         app.expect_silence();
     }
@@ -731,7 +731,7 @@ fn item_87_a_form_that_is_not_a_flat_object_of_primitives_is_not_sent() {
         property(r#"{"type":"boolean","default":true}"#),
     ] {
         let (mut app, id) = serving();
-        app.ask(id, Ask::Elicit(Elicit::new("?", json(&schema))));
+        app.ask(id, InputRequest::Elicit(Elicit::new("?", json(&schema))));
         assert_eq!(app.sent().len(), 1, "{schema}");
     }
 }
@@ -739,10 +739,10 @@ fn item_87_a_form_that_is_not_a_flat_object_of_primitives_is_not_sent() {
 #[test]
 fn item_84_an_empty_form_may_be_accepted_without_a_value() {
     let (mut app, id) = serving();
-    let key = app.ask(id, Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))));
+    let key = app.ask(id, InputRequest::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))));
     app.sent();
     respond_to_3(&mut app, r#"{"action":"accept"}"#);
-    assert_eq!(answer(&mut app, key), Ok(Answer::Elicit(Elicited::Accept(json("{}")))));
+    assert_eq!(answer(&mut app, key), Ok(InputResponse::Elicit(ElicitResult::Accept(json("{}")))));
 }
 
 #[test]
@@ -770,7 +770,7 @@ fn a_sampling_request_that_the_gateway_would_refuse_is_not_sent() {
 fn item_88_the_end_of_an_invocation_ends_its_input_requests_without_a_frame() {
     for (name, ends, frame) in ENDS {
         let (mut app, id) = serving();
-        let keys = [app.ask(id, Ask::from(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
+        let keys = [app.ask(id, InputRequest::from(Sample::new("?"))), app.ask(id, InputRequest::Confirm { message: "?".into() })];
         app.sent();
         ends(&mut app, id);
         assert_eq!(app.sent(), [frame(7)], "{name}: Tesseron has no cancel for an input request");
@@ -788,15 +788,15 @@ fn item_88_the_end_of_an_invocation_ends_its_input_requests_without_a_frame() {
 fn item_88_an_input_request_times_out_without_a_frame() {
     let mut app = Scripted::app(with(app_config(), |config| config.timeouts.input = Some(Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
-    let key = app.ask(id, Ask::from(Sample::new("?")));
-    let confirmation = app.ask(id, Ask::Confirm { message: "?".into() });
+    let key = app.ask(id, InputRequest::from(Sample::new("?")));
+    let confirmation = app.ask(id, InputRequest::Confirm { message: "?".into() });
     app.sent();
     app.at(5_000);
     assert_eq!(
         app.events(),
         [
             Event::Input { id, key, answer: Err(InputFailed::TimedOut) },
-            Event::Input { id, key: confirmation, answer: Ok(Answer::Confirm(false)) }
+            Event::Input { id, key: confirmation, answer: Ok(InputResponse::Confirm(false)) }
         ]
     );
     app.expect_silence();
@@ -807,7 +807,7 @@ fn item_88_an_input_request_times_out_without_a_frame() {
 #[test]
 fn an_input_request_that_is_abandoned_before_it_was_polled_is_never_sent() {
     let (mut app, id) = serving();
-    let key = app.ask(id, Ask::from(Sample::new("?")));
+    let key = app.ask(id, InputRequest::from(Sample::new("?")));
     app.session.abandon_input(key, app.now).unwrap();
     app.expect_silence();
 }
@@ -816,7 +816,7 @@ fn an_input_request_that_is_abandoned_before_it_was_polled_is_never_sent() {
 fn an_error_answer_of_the_gateway_is_reported_with_its_code_and_its_data() {
     for code in [-32006, -32007, -32008, -32009, -32602, -32603] {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::from(Sample::new("?")));
+        let key = app.ask(id, InputRequest::from(Sample::new("?")));
         app.sent();
         app.frame(&format!(r#"{{"jsonrpc":"2.0","id":3,"error":{{"code":{code},"message":"no","data":{{"clientName":"c"}}}}}}"#));
         let refused = RpcError::new(code, "no").with_data(json(r#"{"clientName":"c"}"#));
@@ -872,7 +872,7 @@ fn items_94_95_a_subscription_is_acknowledged_with_null_and_a_value_may_be_sent_
     let mut app = Scripted::app(app_config());
     let (id, op, params) = receive(&mut app, 21, "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#);
     assert_eq!((op, params.as_str()), (Op::Subscribe, "balance s"));
-    let value = |value: &str| Notice::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json(value) };
+    let value = |value: &str| Notification::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json(value) };
     app.session.notify(value(r#"{"cents":1000}"#), app.now).unwrap();
     app.reply(id, Reply::Done);
     app.session.notify(value("null"), app.now).unwrap();
@@ -903,8 +903,8 @@ fn only_an_invocation_can_be_cancelled_or_report_progress() {
 fn item_100_a_changed_list_is_a_whole_array_and_a_custom_notice_cannot_have_a_method_of_the_protocol() {
     let mut app = Scripted::app(app_config());
     let actions = r#"[{"name":"void_entry","description":"","inputSchema":{"type":"object"}}]"#;
-    app.session.notify(Notice::Actions(json(actions)), app.now).unwrap();
-    app.session.notify(Notice::Resources(json("[]")), app.now).unwrap();
+    app.session.notify(Notification::Actions(json(actions)), app.now).unwrap();
+    app.session.notify(Notification::Resources(json("[]")), app.now).unwrap();
     assert_eq!(
         app.sent(),
         [
@@ -913,11 +913,11 @@ fn item_100_a_changed_list_is_a_whole_array_and_a_custom_notice_cannot_have_a_me
         ]
     );
     for list in ["{}", "null", "1"] {
-        assert_eq!(app.session.notify(Notice::Actions(json(list)), app.now), Err(SendError::Params));
-        assert_eq!(app.session.notify(Notice::Resources(json(list)), app.now), Err(SendError::Params));
+        assert_eq!(app.session.notify(Notification::Actions(json(list)), app.now), Err(SendError::Params));
+        assert_eq!(app.session.notify(Notification::Resources(json(list)), app.now), Err(SendError::Params));
     }
     for method in ["actions/cancel", "tesseron/claimed", "actions/invoke", "sampling/request", "log"] {
-        let forged = Notice::Custom { method: method.into(), params: None };
+        let forged = Notification::Custom { method: method.into(), params: None };
         assert_eq!(app.session.notify(forged, app.now), Err(SendError::WrongEnd), "{method}");
     }
     app.expect_silence();
@@ -943,7 +943,7 @@ fn the_progress_and_the_result_of_an_app_reach_the_gateway() {
     pair.client.invoke(call_action());
     pair.run();
     let id = pair.server.request();
-    pair.server.report(id, Progress::count(1, 4).with_message("m").with_data(json("[1]")));
+    pair.server.report(id, Progress::step(1, 4).with_message("m").with_data(json("[1]")));
     pair.server.respond(id);
     pair.run();
     let events = pair.client.events();

@@ -681,8 +681,8 @@ fn a_pending_app_without_an_id_is_listed_by_its_name_and_without_an_expiry_if_it
     assert!(claim.get("expires_at").is_none() && claim.get("expires_at_iso").is_none(), "{claim}");
 }
 
-/// In the field an agent read the codes of all waiting apps in the list of pending claims, and in each error about a claim or an app. A code
-/// is for the agent that a person gives it to.
+/// In the field an agent read the codes of all waiting apps in the list of pending claims, and in each error about a claim or an app. A
+/// code is for the agent that a person gives it to.
 #[test]
 fn no_reply_to_the_agent_contains_a_code() {
     let mut rig = Rig::new();
@@ -721,7 +721,7 @@ fn an_error_never_suggests_the_app_whose_code_was_just_refused() {
     rig.deliver();
     let (text, failed) = tests::bridge::text_of(&rig.response(1)["result"]);
     assert!(failed && !text.contains("Spent"), "{text}");
-    assert!(text.contains("Ask the user for the code"), "the error names the next step: {text}");
+    assert!(text.contains("InputRequest the user for the code"), "the error names the next step: {text}");
     // The next error does not name that app either, but names the other one.
     rig.bridge.advertise(vec![advertised(spent, "Spent"), advertised(other, "Other")]);
     let (text, _) = rig.call_text(2, "spent__t", "{}");

@@ -45,7 +45,7 @@ fn ten_updates_half_a_second_apart_are_each_forwarded_without_delay() {
     rig.agent_received_at();
     for step in 1..=10 {
         rig.later(500);
-        rig.app_end(app).report(invocation, Progress::count(step, 10).with_message(format!("step {step}")));
+        rig.app_end(app).report(invocation, Progress::step(step, 10).with_message(format!("step {step}")));
         rig.deliver();
     }
     rig.later(500).app_end(app).respond(invocation);
@@ -71,7 +71,7 @@ fn every_update_of_a_burst_arrives_before_the_result_in_its_order() {
     let (mut rig, app, _, invocation) = running();
     rig.agent_received();
     for step in 1..=1000 {
-        rig.app_end(app).report(invocation, Progress::count(step, 1000));
+        rig.app_end(app).report(invocation, Progress::step(step, 1000));
     }
     rig.app_end(app).respond(invocation);
     rig.deliver();
@@ -200,7 +200,7 @@ fn a_call_that_times_out_at_the_app_returns_its_partial_result() {
 #[test]
 fn the_last_progress_of_a_call_is_in_its_outcome_when_its_app_is_lost_or_the_call_is_cancelled() {
     let (mut rig, app, _, invocation) = running();
-    rig.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5"));
+    rig.app_end(app).report(invocation, Progress::step(2, 5).with_message("2/5"));
     rig.deliver().lose(app);
     let result = result(&mut rig);
     let content = value(result.as_str())["structuredContent"].clone();
@@ -209,7 +209,7 @@ fn the_last_progress_of_a_call_is_in_its_outcome_when_its_app_is_lost_or_the_cal
     // On MCP no frame may follow a cancel, so the agent has the last update instead of a partial result.
     let (mut rig, app, call, invocation) = running();
     let data = scripted::json(r#"{"processed":2}"#);
-    rig.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5").with_data(data.clone()));
+    rig.app_end(app).report(invocation, Progress::step(2, 5).with_message("2/5").with_data(data.clone()));
     rig.deliver();
     let agent = rig.agent_end();
     agent.session.cancel(call, Some("enough"), agent.now).unwrap();
@@ -249,7 +249,7 @@ fn updates_are_merged_only_while_the_agent_does_not_read() {
     rig.agent_received();
     rig.stall(Leg::Agent);
     for step in 1..=1000 {
-        rig.app_end(app).report(invocation, Progress::count(step, 1000).with_message(format!("{step}")));
+        rig.app_end(app).report(invocation, Progress::step(step, 1000).with_message(format!("{step}")));
         rig.deliver();
         assert!(rig.stats(Leg::Agent).queued_bytes <= 2048 + 256);
     }

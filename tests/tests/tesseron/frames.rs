@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, CloseReason, Elicit, Event, InboundId, InputFailed, Invalid, Invoke, Lane, Level, LogRecord, MemberFault, Notice,
-    Op, Outcome, Progress, Reply, Sample, Sampled, ToolOutput, TransportEnd, Violation,
+    CloseReason, Elicit, Event, InboundId, InputFailed, InputRequest, InputResponse, Invalid, Invoke, Lane, Level, LogRecord,
+    MemberFault, Notification, Op, Outcome, Progress, Reply, Sample, SampleResult, ToolOutput, TransportEnd, Violation,
 };
 use serde_json::Value;
 use testkit::config::with;
@@ -148,13 +148,13 @@ fn everything() -> Vec<String> {
         (input_request.max_tokens, input_request.schema) = (Some(5), Some(json("{\n}")));
         for ask in [
             input_request.into(),
-            Ask::Confirm { message: "sure\n?".into() },
-            Ask::Elicit(Elicit::new("\r\n", json("{\"type\":\n\"object\"}"))),
+            InputRequest::Confirm { message: "sure\n?".into() },
+            InputRequest::Elicit(Elicit::new("\r\n", json("{\"type\":\n\"object\"}"))),
         ] {
             pair.server.session.request_input(id, ask, now).unwrap();
             pair.run();
             let asked = pair.client.input_request();
-            let answer = Answer::Sample(Sampled::new("a\nb", ""));
+            let answer = InputResponse::Sample(SampleResult::new("a\nb", ""));
             pair.client.session.provide_input(asked, answer, now).unwrap();
             pair.run();
         }
@@ -180,13 +180,13 @@ fn everything() -> Vec<String> {
         let reply = if op == Op::ReadResource { Reply::Contents(json("[\n{\"uri\":\"x\",\"text\":\"y\"}]")) } else { Reply::Done };
         pair.server.session.respond(id, reply, now).unwrap();
     }
-    for notice in [
-        Notice::Actions(json("[\n]")),
-        Notice::Resources(json("[\r]")),
-        Notice::ResourceValue { subscription: "s\n".into(), uri: "balance".into(), value: json("[\n1]") },
-        Notice::Custom { method: "x/y".into(), params: Some(json("{\n}")) },
+    for notification in [
+        Notification::Actions(json("[\n]")),
+        Notification::Resources(json("[\r]")),
+        Notification::ResourceValue { subscription: "s\n".into(), uri: "balance".into(), value: json("[\n1]") },
+        Notification::Custom { method: "x/y".into(), params: Some(json("{\n}")) },
     ] {
-        pair.server.session.notify(notice, now).unwrap();
+        pair.server.session.notify(notification, now).unwrap();
     }
     pair.run();
     pair.client.frame(&request(77, "x/y", "{}")).frame(&request(78, "tesseron/hello", "{}"));
@@ -596,7 +596,7 @@ fn item_8_the_second_response_to_an_id_is_ignored() {
     app.frame(WELCOME).frame(&error(1, -32000, "late")).expect_silence();
     assert!(app.session.is_ready());
     let id = app.receive_invoke(100, "i1");
-    app.ask(id, Ask::from(Sample::new("?")));
+    app.ask(id, InputRequest::from(Sample::new("?")));
     app.sent();
     app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"a"}}"#);
     assert!(matches!(app.events()[..], [Event::Input { answer: Ok(_), .. }]));
@@ -636,13 +636,13 @@ fn item_9_a_response_with_a_malformed_error_is_still_a_failure() {
 
         let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(100, "i1");
-        let keys = [app.ask(id, Ask::from(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
+        let keys = [app.ask(id, InputRequest::from(Sample::new("?"))), app.ask(id, InputRequest::Confirm { message: "?".into() })];
         app.sent();
         for exchange in [3, 4] {
             app.frame(&format!(r#"{{"jsonrpc":"2.0","id":{exchange},"error":{error}}}"#));
         }
         let answers: Vec<_> = app.events().into_iter().filter(|event| matches!(event, Event::Input { .. })).collect();
-        let declined = Event::Input { id, key: keys[1], answer: Ok(Answer::Confirm(false)) };
+        let declined = Event::Input { id, key: keys[1], answer: Ok(InputResponse::Confirm(false)) };
         let [Event::Input { key, answer: Err(failed), .. }, last] = &answers[..] else { panic!("{error}: {answers:?}") };
         assert_eq!((*key, last), (keys[0], &declined), "{error}");
         assert_eq!(matches!(failed, InputFailed::Invalid(_)), error == "null", "{error}: {failed:?}");
@@ -677,7 +677,7 @@ fn item_10_a_missing_result_is_null() {
     assert!(matches!(gateway.outcome(), Outcome::Invalid(Invalid::Unreadable(_))));
     let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(100, "i1");
-    app.ask(id, Ask::from(Sample::new("?")));
+    app.ask(id, InputRequest::from(Sample::new("?")));
     app.sent();
     app.frame(r#"{"jsonrpc":"2.0","id":3}"#);
     let missing = "`content` is missing";
@@ -728,11 +728,11 @@ fn item_11_unknown_members_are_ignored_everywhere() {
         deliver(pair);
         let id = pair.server.request();
         pair.server.report(id, Progress::percent(5.0).with_message("m"));
-        pair.server.ask(id, Ask::Confirm { message: "?".into() });
+        pair.server.ask(id, InputRequest::Confirm { message: "?".into() });
         deliver(pair);
         let asked = pair.client.input_request();
         let now = pair.client.now;
-        pair.client.session.provide_input(asked, Answer::Confirm(true), now).unwrap();
+        pair.client.session.provide_input(asked, InputResponse::Confirm(true), now).unwrap();
         deliver(pair);
         poll_events(pair, &mut events_so_far);
         pair.server.respond(id);
@@ -769,7 +769,7 @@ fn item_12_the_end_of_the_transport_loses_every_input_request_of_an_app_exactly_
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
         let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(100, "i1");
-        let key = app.ask(id, Ask::from(Sample::new("?")));
+        let key = app.ask(id, InputRequest::from(Sample::new("?")));
         app.sent();
         app.session.handle_end(end, app.now);
         let events = app.events();
@@ -792,7 +792,7 @@ fn item_13_after_the_end_no_method_sends_a_frame() {
             end.frame(&frame);
         }
         _ = end.session.invoke(call_action(), now);
-        _ = end.session.notify(Notice::Actions(json("[]")), now);
+        _ = end.session.notify(Notification::Actions(json("[]")), now);
         let record = LogRecord::new(Level::Error, json("\"x\""));
         _ = end.session.log(None, record, now);
         _ = end.session.claim(testkit::config::agent(), testkit::config::agent_capabilities(), 1, now);
@@ -835,10 +835,10 @@ fn item_17_each_direction_has_its_own_ids_and_repeats_none() {
         pair.client.invoke(call_action());
         pair.run();
         let id = pair.server.request();
-        pair.server.ask(id, Ask::from(Sample::new("?")));
+        pair.server.ask(id, InputRequest::from(Sample::new("?")));
         pair.run();
         let asked = pair.client.input_request();
-        pair.client.session.provide_input(asked, Answer::Sample(Sampled::new("a", "")), now).unwrap();
+        pair.client.session.provide_input(asked, InputResponse::Sample(SampleResult::new("a", "")), now).unwrap();
         pair.server.respond(id);
         pair.run();
     }
@@ -854,7 +854,7 @@ fn item_17_each_direction_has_its_own_ids_and_repeats_none() {
     let mut app = Scripted::app(app_config());
     app.frame(&invoke(3, "i3"));
     let id = app.request();
-    app.ask(id, Ask::from(Sample::new("?")));
+    app.ask(id, InputRequest::from(Sample::new("?")));
     assert!(app.sent()[0].contains(r#""id":3,"method":"sampling/request""#));
     app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"a"}}"#);
     assert!(matches!(app.events()[..], [Event::Input { answer: Ok(_), .. }]));

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Capabilities, Elicited, Event, InputKey, Invalid, Invoke, Lane, Level, LogRecord, Logged, NotLive,
-    Notice, Op, OutboundId, Outcome, Progress, RpcError, Sample, Sampled, SendError, TimeoutKind, TransportEnd, Violation,
+    CallTimeouts, Capabilities, ElicitResult, Event, InputKey, InputRequest, InputResponse, Invalid, Invoke, Lane, Level,
+    LogRecord, Logged, NotLive, Notification, Op, OutboundId, Outcome, Progress, RpcError, Sample, SampleResult, SendError,
+    TimeoutKind, TransportEnd, Violation,
 };
 use testkit::config::with;
 use testkit::config::{agent, gateway_config};
@@ -99,8 +100,8 @@ fn operations_that_tesseron_lacks_and_methods_that_a_gateway_must_not_call_retur
         let error = gateway.session.invoke(Invoke::custom(method, json("{}")), gateway.now).unwrap_err();
         assert_eq!(error.why, SendError::WrongEnd, "{method}");
     }
-    for notice in [Notice::Actions(json("[]")), Notice::Resources(json("[]"))] {
-        assert_eq!(gateway.session.notify(notice, gateway.now), Err(SendError::WrongEnd));
+    for notification in [Notification::Actions(json("[]")), Notification::Resources(json("[]"))] {
+        assert_eq!(gateway.session.notify(notification, gateway.now), Err(SendError::WrongEnd));
     }
     gateway.expect_silence();
 }
@@ -388,7 +389,7 @@ fn item_68_progress_restarts_the_idle_timeout_and_an_open_input_request_stops_it
     gateway.at(189).frame(&sample(50, &named(1)));
     let key = gateway.input_request();
     gateway.at(5_000).expect_silence();
-    gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
+    gateway.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "")), gateway.now).unwrap();
     gateway.sent();
     gateway.at(5_099).expect_silence();
     gateway.at(5_100);
@@ -559,41 +560,45 @@ fn an_input_request_is_reported_with_its_call_and_its_members() {
     let params = r#"{"invocationId":"inv_1","prompt":"Name it","schema":{"type":"string"},"maxTokens":64}"#;
     gateway.frame(&request(50, "sampling/request", params));
     let events = gateway.events();
-    let [Event::InputRequested { parent, ask: Ask::Sample(sample), depth: 1, .. }] = &events[..] else { panic!("{events:?}") };
+    let [Event::InputRequested { parent, ask: InputRequest::Sample(sample), depth: 1, .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
     assert_eq!((*parent, sample.prompt.as_str(), sample.max_tokens), (Some(id), "Name it", Some(64)));
     assert_eq!((sample.schema.clone(), sample.params.clone()), (Some(json(r#"{"type":"string"}"#)), Some(json(params))));
 
     let params = r#"{"invocationId":"inv_1","question":"Sure?","schema":{"type":"object","properties":{},"required":[]}}"#;
     gateway.frame(&request(51, "elicitation/request", params));
     let events = gateway.events();
-    let [Event::InputRequested { parent, ask: Ask::Elicit(form), depth: 0, .. }] = &events[..] else { panic!("{events:?}") };
+    let [Event::InputRequested { parent, ask: InputRequest::Elicit(form), depth: 0, .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
     assert_eq!((*parent, form.message.as_str()), (Some(id), "Sure?"));
     assert!(form.is_confirmation());
 }
 
 #[test]
 fn an_input_request_is_answered_with_the_members_of_tesseron() {
-    let elicited = |answer| Answer::Elicit(answer);
-    let mut image = Sampled::new("ignored", "m");
+    let elicited = |answer| InputResponse::Elicit(answer);
+    let mut image = SampleResult::new("ignored", "m");
     image.result = Some(json(r#"{"content":"{\"type\":\"image\"}"}"#));
     for (answer, body) in [
-        (Answer::Sample(Sampled::new("office \"supplies\"", "model")), r#""result":{"content":"office \"supplies\""}"#),
-        (Answer::Sample(image), r#""result":{"content":"{\"type\":\"image\"}"}"#),
-        (elicited(Elicited::Accept(json(r#"{"a":1}"#))), r#""result":{"action":"accept","value":{"a":1}}"#),
-        (elicited(Elicited::Decline), r#""result":{"action":"decline"}"#),
-        (elicited(Elicited::Cancel), r#""result":{"action":"cancel"}"#),
-        (Answer::Confirm(true), r#""result":{"action":"accept"}"#),
-        (Answer::Confirm(false), r#""result":{"action":"decline"}"#),
-        (Answer::Refused(RpcError::new(-32006, "no")), r#""error":{"code":-32006,"message":"no"}"#),
-        (Answer::Roots(json("[]")), r#""error":{"code":-32603,"message":"the answer has the wrong shape"}"#),
-        (elicited(Elicited::Accept(json("[]"))), r#""error":{"code":-32603,"message":"the answer has the wrong shape"}"#),
+        (InputResponse::Sample(SampleResult::new("office \"supplies\"", "model")), r#""result":{"content":"office \"supplies\""}"#),
+        (InputResponse::Sample(image), r#""result":{"content":"{\"type\":\"image\"}"}"#),
+        (elicited(ElicitResult::Accept(json(r#"{"a":1}"#))), r#""result":{"action":"accept","value":{"a":1}}"#),
+        (elicited(ElicitResult::Decline), r#""result":{"action":"decline"}"#),
+        (elicited(ElicitResult::Cancel), r#""result":{"action":"cancel"}"#),
+        (InputResponse::Confirm(true), r#""result":{"action":"accept"}"#),
+        (InputResponse::Confirm(false), r#""result":{"action":"decline"}"#),
+        (InputResponse::Refused(RpcError::new(-32006, "no")), r#""error":{"code":-32006,"message":"no"}"#),
+        (InputResponse::Roots(json("[]")), r#""error":{"code":-32603,"message":"the answer has the wrong shape"}"#),
+        (elicited(ElicitResult::Accept(json("[]"))), r#""error":{"code":-32603,"message":"the answer has the wrong shape"}"#),
     ] {
         let (mut gateway, _) = calling();
         gateway.frame(&sample(50, &named(1)));
         let key = gateway.input_request();
         gateway.session.provide_input(key, answer, gateway.now).unwrap();
         assert_eq!(gateway.sent(), [format!(r#"{{"jsonrpc":"2.0","id":50,{body}}}"#)]);
-        assert_eq!(gateway.session.provide_input(key, Answer::Confirm(true), gateway.now), Err(NotLive));
+        assert_eq!(gateway.session.provide_input(key, InputResponse::Confirm(true), gateway.now), Err(NotLive));
     }
 }
 
@@ -651,7 +656,7 @@ fn item_87_a_form_that_is_not_a_flat_object_of_primitives_is_refused() {
             &format!(r#"{{"invocationId":"inv_1","question":"?","schema":{schema}}}"#),
         ));
         let key = gateway.input_request();
-        gateway.session.provide_input(key, Answer::Elicit(Elicited::Decline), gateway.now).unwrap();
+        gateway.session.provide_input(key, InputResponse::Elicit(ElicitResult::Decline), gateway.now).unwrap();
     }
 }
 
@@ -675,7 +680,7 @@ fn an_input_request_that_crosses_the_end_of_its_call_is_no_violation() {
         let call = pair.client.invoke(call_action().with_timeouts(call_timeouts));
         pair.run();
         let id = pair.server.request();
-        pair.server.ask(id, Ask::from(Sample::new("?")));
+        pair.server.ask(id, InputRequest::from(Sample::new("?")));
         let input_request = pair.server.sent();
         if cancelled {
             pair.client.session.cancel(call, None, pair.client.now).unwrap();
@@ -766,7 +771,7 @@ fn item_90_sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
     let (mut gateway, _) = calling();
     let keys: Vec<_> = (51..60).map(|id| receive_sample(&mut gateway, id, 1, 1)).collect();
     for key in keys {
-        gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
+        gateway.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "")), gateway.now).unwrap();
     }
     gateway.drain();
     receive_sample(&mut gateway, 60, 1, 1);
@@ -787,7 +792,7 @@ fn item_90_sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
 fn a_call_cannot_be_made_for_an_ended_input_request() {
     let (mut gateway, _) = calling();
     let key = receive_sample(&mut gateway, 51, 1, 1);
-    gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
+    gateway.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "")), gateway.now).unwrap();
     gateway.sent();
     let call = call_action().with_parent(key);
     assert_eq!(gateway.session.invoke(call, gateway.now).unwrap_err().why, SendError::NoParent);
@@ -819,7 +824,7 @@ fn item_91_the_open_input_requests_of_a_call_are_reported_as_gone_before_its_end
         let answers: Vec<_> = gateway.sent().into_iter().filter(|frame| !frame.contains("actions/cancel")).collect();
         assert_eq!(answers, if name == "lost" { vec![] } else { vec![over(51), over(52)] }, "{name}");
         for key in [first, second] {
-            assert_eq!(gateway.session.provide_input(key, Answer::Confirm(true), gateway.now), Err(NotLive), "{name}");
+            assert_eq!(gateway.session.provide_input(key, InputResponse::Confirm(true), gateway.now), Err(NotLive), "{name}");
         }
     }
 }
@@ -835,7 +840,9 @@ fn items_94_98_99_a_value_may_come_before_the_response_to_a_subscribe_and_an_err
     gateway.frame(&notification("resources/updated", r#"{"subscriptionId":"s","value":{"cents":1000}}"#));
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":null}"#);
     gateway.frame(&notification("resources/updated", r#"{"subscriptionId":"s"}"#));
-    let value = |value: &str| Event::Notice(Notice::ResourceValue { subscription: "s".into(), uri: "".into(), value: json(value) });
+    let value = |value: &str| {
+        Event::Notification(Notification::ResourceValue { subscription: "s".into(), uri: "".into(), value: json(value) })
+    };
     assert_eq!(gateway.events(), [value(r#"{"cents":1000}"#), done(id, Outcome::Result(json("null"))), value("null")]);
 
     let id = gateway.invoke(subscribe());
@@ -861,7 +868,10 @@ fn item_100_a_changed_list_is_reported_as_a_whole_before_and_after_the_claim() {
         gateway.frame(&notification("resources/list_changed", r#"{"resources":[]}"#));
         assert_eq!(
             gateway.events(),
-            [Event::Notice(Notice::Actions(json(r#"[{"name":"void_entry"}]"#))), Event::Notice(Notice::Resources(json("[]")))]
+            [
+                Event::Notification(Notification::Actions(json(r#"[{"name":"void_entry"}]"#))),
+                Event::Notification(Notification::Resources(json("[]")))
+            ]
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol_core::{Ask, CallTimeouts, Elicit, Event, Lane, Outcome, Progress};
+use protocol_core::{CallTimeouts, Elicit, Event, InputRequest, Lane, Outcome, Progress};
 use testkit::config::{app_config, asking_gateway_config, gateway_config, welcome};
 use testkit::scripted::{json, notification, request};
 use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
@@ -67,7 +67,7 @@ fn g6_no_bytes_cause_a_panic() {
         match case % 5 {
             1 => {
                 let id = end.receive_invoke(7, "i1");
-                end.ask(id, Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))));
+                end.ask(id, InputRequest::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))));
             }
             4 => drop(end.invoke_action()),
             _ => {}

@@ -8,8 +8,8 @@ use protocol_core::mcp::Era;
 use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, ClaimState, ResumeCredentials, Welcome};
 use protocol_core::{
-    Ask, AskError, CancelReason, CloseReason, Config, Elicit, Event, Identity, Invoke, NotLive, Notice, Op, Outcome, PeerInfo,
-    Progress, RpcError, Sample, SendError, TransportEnd, Violation,
+    AskError, CancelReason, CloseReason, Config, Elicit, Event, Identity, InputRequest, Invoke, NotLive, Notification, Op, Outcome,
+    PeerInfo, Progress, RpcError, Sample, SendError, TransportEnd, Violation,
 };
 use serde_json::Value;
 use testkit::Scripted;
@@ -236,13 +236,13 @@ fn an_app_serves_invocations_before_it_is_notified_of_a_claim() {
 fn item_101_no_list_and_no_value_is_sent_before_the_welcome() {
     let mut app = Scripted::new(app_config());
     app.sent();
-    let value = Notice::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json("1") };
-    for notice in [Notice::Actions(json("[]")), Notice::Resources(json("[]")), value] {
-        assert_eq!(app.session.notify(notice, app.now), Err(SendError::NotReady));
+    let value = Notification::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json("1") };
+    for notification in [Notification::Actions(json("[]")), Notification::Resources(json("[]")), value] {
+        assert_eq!(app.session.notify(notification, app.now), Err(SendError::NotReady));
     }
     assert_eq!(app.sent(), Vec::<String>::new());
     app.frame(WELCOME);
-    app.session.notify(Notice::Actions(json("[]")), app.now).unwrap();
+    app.session.notify(Notification::Actions(json("[]")), app.now).unwrap();
     assert_eq!(app.sent(), [notification("actions/list_changed", r#"{"actions":[]}"#)]);
 }
 
@@ -267,7 +267,7 @@ fn the_capabilities_of_a_claim_apply_at_once_also_to_running_invocations() {
     let mut app = Scripted::new(app_config());
     app.drain().frame(&WELCOME.replace("true", "false")).drain();
     let id = app.receive_invoke(7, "i1");
-    let sample = || Ask::from(Sample::new("?"));
+    let sample = || InputRequest::from(Sample::new("?"));
     assert_eq!(app.session.request_input(id, sample(), app.now), Err(AskError::Unsupported));
     app.frame(CLAIMED);
     app.ask(id, sample());
@@ -800,7 +800,11 @@ fn an_input_request_that_the_agent_does_not_support_is_not_sent() {
     let mut app = Scripted::new(app_config());
     app.drain().frame(&WELCOME.replace(r#""elicitation":true"#, r#""elicitation":false"#)).drain();
     let id = app.receive_invoke(7, "i1");
-    for ask in [Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))), Ask::Confirm { message: "?".into() }, Ask::Roots] {
+    for ask in [
+        InputRequest::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))),
+        InputRequest::Confirm { message: "?".into() },
+        InputRequest::Roots,
+    ] {
         assert_eq!(app.session.request_input(id, ask, app.now), Err(AskError::Unsupported));
     }
     assert_eq!(app.sent(), Vec::<String>::new());

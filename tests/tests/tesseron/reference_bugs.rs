@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use protocol_core::tesseron::{ClaimState, Welcome};
 use protocol_core::{
-    Answer, Ask, AskError, CancelReason, Elicit, Event, InboundId, Level, LogRecord, NotLive, Outcome, Progress, ProgressError,
-    Reply, Sample, Sampled, ServeOptions, ToolOutput, Violation,
+    AskError, CancelReason, Elicit, Event, InboundId, InputRequest, InputResponse, Level, LogRecord, NotLive, Outcome, Progress,
+    ProgressError, Reply, Sample, SampleResult, ServeOptions, ToolOutput, Violation,
 };
 use testkit::config::with;
 use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_config, gateway_config, welcome};
@@ -68,7 +68,7 @@ fn bug_1_a_malformed_error_or_a_missing_result_crashes_no_session() {
         gateway.frame(&frame(9)).frame(&frame(1));
         assert!(matches!(gateway.outcome(), Outcome::Invalid(_) | Outcome::Error(_)), "{body}");
         let (mut app, id) = serving();
-        app.ask(id, Ask::from(Sample::new("?")));
+        app.ask(id, InputRequest::from(Sample::new("?")));
         app.sent();
         app.frame(&frame(9)).frame(&frame(3));
         assert!(app.events().iter().any(|event| matches!(event, Event::Input { answer: Err(_), .. })), "{body}");
@@ -157,7 +157,7 @@ fn bug_6_a_handler_of_an_ended_invocation_sends_no_progress_log_or_input_request
         assert_eq!(app.session.progress(id, Progress::percent(50.0), now), Err(ProgressError::NotLive));
         let record = LogRecord::new(Level::Error, json("\"late\""));
         assert_eq!(app.session.log(Some(id), record, now), Err(NotLive));
-        assert_eq!(app.session.request_input(id, Ask::from(Sample::new("?")), now), Err(AskError::NotLive));
+        assert_eq!(app.session.request_input(id, InputRequest::from(Sample::new("?")), now), Err(AskError::NotLive));
         app.expect_silence();
     }
 }
@@ -275,7 +275,7 @@ fn bug_22_a_form_that_mcp_would_refuse_is_not_sent_to_the_agent() {
     for leaf in [r#"{"enum":["a","b"]}"#, r#"{"type":["string","null"]}"#, r#"{"type":"integer","enum":[1]}"#] {
         let schema = format!(r#"{{"type":"object","properties":{{"a":{leaf}}}}}"#);
         let (mut app, id) = serving();
-        let asked = app.session.request_input(id, Ask::Elicit(Elicit::new("?", json(&schema))), app.now);
+        let asked = app.session.request_input(id, InputRequest::Elicit(Elicit::new("?", json(&schema))), app.now);
         assert!(matches!(asked, Err(AskError::Invalid(_))), "{leaf}");
         let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke_action();
@@ -294,7 +294,7 @@ fn bug_23_an_input_request_ends_with_its_invocation() {
     let call = pair.client.invoke(call_action());
     pair.run();
     let id = pair.server.request();
-    pair.server.ask(id, Ask::from(Sample::new("?")));
+    pair.server.ask(id, InputRequest::from(Sample::new("?")));
     pair.run();
     let key = pair.client.input_request();
     pair.server.respond(id);
@@ -304,7 +304,7 @@ fn bug_23_an_input_request_ends_with_its_invocation() {
         matches!(events[..], [Event::InputGone { key: gone }, Event::Done { id, .. }] if gone == key && id == call),
         "{events:?}"
     );
-    let late = Answer::Sample(Sampled::new("a", ""));
+    let late = InputResponse::Sample(SampleResult::new("a", ""));
     assert_eq!(pair.client.session.provide_input(key, late, pair.client.now), Err(NotLive));
     assert_eq!(pair.server.events(), [], "the app gets no event");
 }

@@ -15,7 +15,7 @@ use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
 use crate::state::served_call::{CancelledWait, NO_SEAL};
 use crate::state::{ServedCall, State};
-use protocol_core::dialect::{Answer, Reply, Request, Retry};
+use protocol_core::dialect::{InputResponse, Reply, Request, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{AskError, InboundId, ServeOptions};
@@ -165,7 +165,7 @@ impl ServedCall {
             Ok(log.ask(asking, now))
         });
         match step.map_err(|error| self.ask_failed(error, unsupported))? {
-            AskStep::Answer(place, answer) => Ok(RoundStep::Answer(place, Box::new(answer))),
+            AskStep::InputResponse(place, answer) => Ok(RoundStep::InputResponse(place, Box::new(answer))),
             AskStep::Kept(kept) => Ok(RoundStep::Kept(kept)),
             AskStep::Failed(failed) => Err(failed),
             AskStep::Open(place, number) => {
@@ -270,7 +270,7 @@ impl ServedCall {
         }
         let Some((failed, required)) = state.round_log(self.id).and_then(|log| log.missing()) else { return reply };
         let is_reported = match &reply {
-            Reply::Tool(output) => output.is_error && output.fault.as_deref() == Some(&failed.fault()),
+            Reply::Tool(output) => output.is_error && output.rpc_error.as_deref() == Some(&failed.fault()),
             Reply::Error(error) => *error.message == *failed.to_string(),
             _ => false,
         };
@@ -321,7 +321,7 @@ impl ServedCall {
 
 /// The step that follows an input request in a round.
 pub(crate) enum RoundStep {
-    Answer(AskPlace, Box<Answer>),
+    InputResponse(AskPlace, Box<InputResponse>),
     Kept(Json),
     Wait(AskPlace, RoundWait),
 }

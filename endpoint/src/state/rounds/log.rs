@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use protocol_core::dialect::{Answer, Ask, Capabilities, InputRound, Request, Retry};
+use protocol_core::dialect::{Capabilities, InputRequest, InputResponse, InputRound, Request, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::InboundId;
@@ -122,13 +122,13 @@ struct PastAsk {
 #[derive(Debug)]
 struct Open {
     number: u64,
-    ask: Ask,
+    ask: InputRequest,
     entry: PastAsk,
 }
 
 /// An input request of a handler, before its answer is looked up.
 pub(crate) struct Asking {
-    pub(crate) ask: Ask,
+    pub(crate) ask: InputRequest,
     /// The name of the answer, if the handler gave one.
     pub(crate) key: Option<Text>,
     pub(crate) within: Option<Duration>,
@@ -144,7 +144,7 @@ pub(crate) struct AskPlace {
 }
 
 impl Asking {
-    pub(crate) fn new(ask: Ask, key: Option<Text>, within: Option<Duration>, is_kept: bool) -> Self {
+    pub(crate) fn new(ask: InputRequest, key: Option<Text>, within: Option<Duration>, is_kept: bool) -> Self {
         let (method, params) = ask.method_and_params();
         let name = key.as_deref().unwrap_or_default();
         let kept = is_kept.then_some(b"kept".as_slice());
@@ -157,7 +157,7 @@ impl Asking {
 /// The step that follows an input request of a handler.
 pub(crate) enum AskStep {
     /// Its answer is in the log.
-    Answer(AskPlace, Answer),
+    InputResponse(AskPlace, InputResponse),
     /// The part of its answer that the handler has kept is in the log.
     Kept(Json),
     Failed(AskFailed),
@@ -330,7 +330,7 @@ impl RoundLog {
             Some((at, Some(answer))) => match ask.read_answer(&answer) {
                 Ok(answer) => {
                     note_used(&mut self.used_answers, at);
-                    return AskStep::Answer(AskPlace { of, nth }, answer);
+                    return AskStep::InputResponse(AskPlace { of, nth }, answer);
                 }
                 Err(why) => {
                     self.past.answers.remove(at);

@@ -234,7 +234,7 @@ fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
 /// opened for another. Numbers beyond 64 bits were rounded, and of repeated members only the last counted.
 #[test]
 fn a_state_opens_only_for_arguments_that_are_the_same_json() {
-    let echo = Tool::raw("t", Json::parse(r#"{"type":"object"}"#).unwrap(), async |context: Context, given: Json| {
+    let echo = Tool::from_schema("t", Json::parse(r#"{"type":"object"}"#).unwrap(), async |context: Context, given: Json| {
         context.sample(Sample::new("?")).await?;
         Ok(protocol_core::ToolOutput::text(given.as_str()))
     });
@@ -315,11 +315,11 @@ fn progress_of_a_handler_that_takes_a_shorter_path_is_sent() {
     let tool = Tool::new("t", move |context: Context, (): ()| {
         let signed_in = Arc::clone(&signed_in);
         async move {
-            context.count(1, 3);
+            context.step(1, 3);
             if signed_in.load(Ordering::Relaxed) == 0 {
                 context.sample(Sample::new("sign in")).await?;
             }
-            context.count(2, 3);
+            context.step(2, 3);
             context.log(Level::Info, "signed in");
             Ok("done")
         }

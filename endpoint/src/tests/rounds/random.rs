@@ -75,7 +75,7 @@ fn script(process: usize, seen: &Arc<Mutex<Seen>>) -> Tool {
                     Ok(format!("{name} {n}"))
                 }
             };
-            context.count(1, 5);
+            context.step(1, 5);
             let (expected, first) = ask("first");
             check(&expected, &first.await?.text);
             let paid: String = context.once("plain", pay("plain")).await?;

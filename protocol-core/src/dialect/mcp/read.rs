@@ -15,9 +15,9 @@ use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::ignored_message;
 use crate::dialect::request::RawParams;
 use crate::dialect::{
-    Answer, Ask, Capabilities, Consent, Elicit, Elicited, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest,
-    KnownCaller, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal, ResponseBody, ResultFit,
-    Sampled, lists,
+    Capabilities, Elicit, ElicitResult, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, InputRequest,
+    InputResponse, KnownCaller, Level, LocalEnd, LogRecord, Message, Notification, Op, OpenUrl, OpenUrlResult, PeerInfo, Progress,
+    Refusal, ResponseBody, ResultFit, SampleResult, lists,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::cursor::IndexedObject;
@@ -148,24 +148,24 @@ impl Mcp {
     }
 
     fn ask(self, id: WireId, method: &str, params: Json, meta: Meta<'_>, own: &Capabilities) -> Message {
-        Message::Ask { id, ask: self.read_ask(method, params, own).map(Box::new), parent: meta.parent, depth: meta.depth }
+        Message::InputRequest { id, ask: self.read_ask(method, params, own).map(Box::new), parent: meta.parent, depth: meta.depth }
     }
 
     /// Reads an input request. Refuses the request unless this end has declared the capability for it.
-    pub(super) fn read_ask(self, method: &str, params: Json, own: &Capabilities) -> Result<Ask, Refusal> {
+    pub(super) fn read_ask(self, method: &str, params: Json, own: &Capabilities) -> Result<InputRequest, Refusal> {
         match method {
             "sampling/createMessage" if own.sampling => {
                 sampling::check(&params, own.sampling_tools, self.revision()).map(|()| sampling::read(params)).map_err(wrong_params)
             }
             "elicitation/create" => self.elicitation(&params, own),
-            "roots/list" if own.roots => Ok(Ask::Roots),
+            "roots/list" if own.roots => Ok(InputRequest::Roots),
             _ => Err(undeclared(unknown_method(method.as_bytes()))),
         }
     }
 
     /// Reads an elicitation request. A missing mode means a form ("Elicitation", section "Elicitation Requests"), and an undeclared mode is
     /// an invalid parameter (section "Error Handling").
-    fn elicitation(self, params: &Json, own: &Capabilities) -> Result<Ask, Refusal> {
+    fn elicitation(self, params: &Json, own: &Capabilities) -> Result<InputRequest, Refusal> {
         let by_form = own.elicitation && self.revision() >= Revision::R2025_06_18;
         let by_url = own.elicitation_url && self.has_urls();
         if !by_form && !by_url {
@@ -176,9 +176,9 @@ impl Mcp {
         match mode.as_deref() {
             Some("form") if by_form => read_form(params, self.field_kinds()).map_err(wrong_params),
             Some("url") if by_url && self.is_stateless() => {
-                OpenUrl::read_without_id(params.as_bytes()).map(Ask::from).map_err(wrong_params)
+                OpenUrl::read_without_id(params.as_bytes()).map(InputRequest::from).map_err(wrong_params)
             }
-            Some("url") if by_url => OpenUrl::read(params.as_bytes()).map(Ask::from).map_err(wrong_params),
+            Some("url") if by_url => OpenUrl::read(params.as_bytes()).map(InputRequest::from).map_err(wrong_params),
             Some(mode @ ("form" | "url")) => Err(not_offered(mode)),
             _ => Err(wrong_params("mode must be form or url")),
         }
@@ -218,7 +218,7 @@ impl Mcp {
                 return ignored_message();
             }
             _ => {
-                return Message::Notice(Notice::Custom {
+                return Message::Notification(Notification::Custom {
                     method: method.into(),
                     params: given.map(|params| frame.json(params.text())),
                 });
@@ -232,18 +232,18 @@ impl Mcp {
             "notifications/message" => {
                 read_log(params, frame).map_or_else(wrong, |record| Message::Log { record, invocation: None })
             }
-            "notifications/tools/list_changed" => Message::Notice(Notice::ToolsChanged),
-            "notifications/prompts/list_changed" => Message::Notice(Notice::PromptsChanged),
-            "notifications/resources/list_changed" => Message::Notice(Notice::ResourcesChanged),
-            "notifications/roots/list_changed" => Message::Notice(Notice::RootsChanged),
+            "notifications/tools/list_changed" => Message::Notification(Notification::ToolsChanged),
+            "notifications/prompts/list_changed" => Message::Notification(Notification::PromptsChanged),
+            "notifications/resources/list_changed" => Message::Notification(Notification::ResourcesChanged),
+            "notifications/roots/list_changed" => Message::Notification(Notification::RootsChanged),
             "notifications/elicitation/complete" if !local.capabilities.elicitation_url => ignored_message(),
             "notifications/elicitation/complete" => {
                 let id = params.member("elicitationId").and_then(|id| frame.text(id));
-                id.map_or_else(wrong, |id| Message::Notice(Notice::ElicitationComplete { id }))
+                id.map_or_else(wrong, |id| Message::Notification(Notification::ElicitationComplete { id }))
             }
             _ => {
                 let uri = params.member("uri").and_then(|uri| frame.text(uri));
-                uri.map_or_else(wrong, |uri| Message::Notice(Notice::ResourceUpdated { uri }))
+                uri.map_or_else(wrong, |uri| Message::Notification(Notification::ResourceUpdated { uri }))
             }
         }
     }
@@ -286,9 +286,9 @@ impl Mcp {
         if is_task { ResultFit::Wrong } else { ResultFit::Fits }
     }
 
-    pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
+    pub(crate) fn read_answer(self, ask: &InputRequest, result: &Json) -> Result<InputResponse, Text> {
         Ok(match ask {
-            Ask::Sample(_) => Answer::Sample(Sampled {
+            InputRequest::Sample(_) => InputResponse::Sample(SampleResult {
                 text: result
                     .member("content")
                     .and_then(|content| sampling::answer_text(content.as_bytes()))
@@ -296,22 +296,22 @@ impl Mcp {
                 model: result.member("model").as_ref().and_then(json_string).unwrap_or_default(),
                 result: Some(result.clone()),
             }),
-            Ask::Elicit(form) => Answer::Elicit(match read_action(result)? {
-                Consent::Accept => {
+            InputRequest::Elicit(form) => InputResponse::Elicit(match read_action(result)? {
+                OpenUrlResult::Accept => {
                     // Some clients send no content for a form without fields.
                     let nothing = || form.is_confirmation().then(Json::empty_object);
                     let content = result.given("content").or_else(nothing).filter(Json::is_object);
                     let content = content.ok_or_else(|| Text::from_static("`content` is missing or no object"))?;
                     let content = form::without_nulls(content);
                     form::check_content(&form.schema, &content)?;
-                    Elicited::Accept(content)
+                    ElicitResult::Accept(content)
                 }
-                Consent::Decline => Elicited::Decline,
-                Consent::Cancel => Elicited::Cancel,
+                OpenUrlResult::Decline => ElicitResult::Decline,
+                OpenUrlResult::Cancel => ElicitResult::Cancel,
             }),
-            Ask::OpenUrl(_) => Answer::OpenUrl(read_action(result)?),
-            Ask::Confirm { .. } => Answer::Confirm(read_action(result)? == Consent::Accept),
-            Ask::Roots => Answer::Roots(
+            InputRequest::OpenUrl(_) => InputResponse::OpenUrl(read_action(result)?),
+            InputRequest::Confirm { .. } => InputResponse::Confirm(read_action(result)? == OpenUrlResult::Accept),
+            InputRequest::Roots => InputResponse::Roots(
                 result
                     .member("roots")
                     .filter(are_roots)
@@ -402,10 +402,10 @@ fn json_string(json: &Json) -> Option<String> {
     string(json.as_bytes()).map(Cow::into_owned)
 }
 
-fn read_form(params: &Json, fields: FieldKinds) -> Result<Ask, String> {
+fn read_form(params: &Json, fields: FieldKinds) -> Result<InputRequest, String> {
     let message = params.member("message").and_then(|message| message.as_text_lossy()).ok_or("message must be text")?.to_string();
     let schema = params.member("requestedSchema").ok_or("requestedSchema is missing")?;
-    Ok(Ask::Elicit(Elicit { message, schema: form::read(schema, fields)? }))
+    Ok(InputRequest::Elicit(Elicit { message, schema: form::read(schema, fields)? }))
 }
 
 /// Returns `true` for an array of objects, each with the URI of a file ("Roots", section "Data Types").
@@ -414,7 +414,7 @@ fn are_roots(roots: &Json) -> bool {
     Kind::of(roots.as_bytes()) == Kind::Array && elements(roots.as_bytes()).into_iter().all(is_file)
 }
 
-fn read_action(result: &Json) -> Result<Consent, Text> {
+fn read_action(result: &Json) -> Result<OpenUrlResult, Text> {
     let action = result.member("action").as_ref().and_then(json_string);
-    action.and_then(|action| Consent::from_name(&action)).ok_or_else(|| Text::from_static("`action` is missing or unknown"))
+    action.and_then(|action| OpenUrlResult::from_name(&action)).ok_or_else(|| Text::from_static("`action` is missing or unknown"))
 }

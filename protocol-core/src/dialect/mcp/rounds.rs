@@ -7,7 +7,7 @@ use super::peer::write_capabilities;
 use super::{Mcp, Revision, Side};
 use crate::dialect::outgoing::{Outgoing, Parts};
 use crate::dialect::round::RoundInput;
-use crate::dialect::{Answer, Ask, Capabilities, InputRound, LocalEnd, Op, Retry, Stamp};
+use crate::dialect::{Capabilities, InputRequest, InputResponse, InputRound, LocalEnd, Op, Retry, Stamp};
 use crate::error::{RpcError, Violation};
 use crate::json::cursor::IndexedObject;
 use crate::json::read::{Kind, for_each_member, given, integer, member, string};
@@ -72,12 +72,12 @@ pub(crate) fn round_size(round: &InputRound) -> usize {
     })
 }
 
-impl Ask {
+impl InputRequest {
     /// Reads an answer to this input request from its JSON in a [`Retry`] (MCP 2026-07-28, schema `InputResponse`).
     ///
     /// # Errors
     /// A description of the first fault of the answer.
-    pub fn read_answer(&self, answer: &Json) -> Result<Answer, Text> {
+    pub fn read_answer(&self, answer: &Json) -> Result<InputResponse, Text> {
         if !answer.is_object() {
             return Err(Text::from_static("it is no object"));
         }

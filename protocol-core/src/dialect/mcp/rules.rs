@@ -3,7 +3,7 @@
 use super::{Mcp, Revision, Side, is_reserved, offers, op_of, sampling};
 use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::{RequestsStart, Rules};
-use crate::dialect::{Ask, AskUnfit, Capabilities, Dialect, Notice, Op, Unfit};
+use crate::dialect::{AskUnfit, Capabilities, Dialect, InputRequest, Notification, Op, Unfit};
 
 impl Mcp {
     /// The rules of an end in the revision `agreed`. If it is `None`, the rules before a handshake.
@@ -91,46 +91,53 @@ impl Mcp {
         }
     }
 
-    pub(crate) fn check_ask(self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+    pub(crate) fn check_ask(self, ask: &InputRequest, peer: &Capabilities) -> Result<(), AskUnfit> {
         let supported = self.side == Side::Server
             && match ask {
-                Ask::Sample(_) => peer.sampling,
-                Ask::Elicit(_) | Ask::Confirm { .. } => peer.elicitation && self.revision() >= Revision::R2025_06_18,
-                Ask::OpenUrl(_) => peer.elicitation_url && self.has_urls(),
-                Ask::Roots => peer.roots,
+                InputRequest::Sample(_) => peer.sampling,
+                InputRequest::Elicit(_) | InputRequest::Confirm { .. } => {
+                    peer.elicitation && self.revision() >= Revision::R2025_06_18
+                }
+                InputRequest::OpenUrl(_) => peer.elicitation_url && self.has_urls(),
+                InputRequest::Roots => peer.roots,
             };
         if !supported {
             return Err(AskUnfit::Unsupported);
         }
         match ask {
-            Ask::Sample(sample) => match &sample.params {
+            InputRequest::Sample(sample) => match &sample.params {
                 Some(params) => sampling::check(params, peer.sampling_tools, self.revision()),
                 None if sample.max_tokens == Some(0) => Err("an answer needs at least one token".into()),
                 None => Ok(()),
             },
-            Ask::Elicit(form) => form::check(&form.schema, self.field_kinds()).and_then(|()| form::check_formats(&form.schema)),
-            Ask::OpenUrl(open) if self.is_stateless() => open.check_url(),
-            Ask::OpenUrl(open) => open.check(),
-            Ask::Confirm { .. } | Ask::Roots => Ok(()),
+            InputRequest::Elicit(form) => {
+                form::check(&form.schema, self.field_kinds()).and_then(|()| form::check_formats(&form.schema))
+            }
+            InputRequest::OpenUrl(open) if self.is_stateless() => open.check_url(),
+            InputRequest::OpenUrl(open) => open.check(),
+            InputRequest::Confirm { .. } | InputRequest::Roots => Ok(()),
         }
         .map_err(AskUnfit::Invalid)
     }
 
-    pub(crate) fn check_notice(self, notice: &Notice, own: &Capabilities) -> Result<(), Unfit> {
-        let (side, declared) = match notice {
-            Notice::ToolsChanged => (Side::Server, own.tools_list_changed),
-            Notice::PromptsChanged => (Side::Server, own.prompts_list_changed),
-            Notice::ResourcesChanged => (Side::Server, own.resources_list_changed),
-            Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, own.resources_subscribe),
-            Notice::RootsChanged => (Side::Client, own.roots_list_changed && !self.is_stateless()),
-            // The capability is the client's, so it is not in `own`. Before the handshake the revision is not known, and the notice passes.
-            Notice::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
-            Notice::Custom { method, .. } if is_reserved(method) || op_of(method.as_bytes()).is_some() => {
+    pub(crate) fn check_notice(self, notification: &Notification, own: &Capabilities) -> Result<(), Unfit> {
+        let (side, declared) = match notification {
+            Notification::ToolsChanged => (Side::Server, own.tools_list_changed),
+            Notification::PromptsChanged => (Side::Server, own.prompts_list_changed),
+            Notification::ResourcesChanged => (Side::Server, own.resources_list_changed),
+            Notification::ResourceUpdated { .. } | Notification::ResourceValue { .. } => (Side::Server, own.resources_subscribe),
+            Notification::RootsChanged => (Side::Client, own.roots_list_changed && !self.is_stateless()),
+            // The capability is the client's, so it is not in `own`. Before the handshake the revision is not known, and the notification
+            // passes.
+            Notification::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
+            Notification::Custom { method, .. } if is_reserved(method) || op_of(method.as_bytes()).is_some() => {
                 return Err(Unfit::WrongEnd);
             }
             // A client without a handshake sends no notification but a cancel (2026-07-28, Basic, "Notifications").
-            Notice::Custom { .. } => (self.side, !self.is_stateless_client()),
-            Notice::Actions(_) | Notice::Resources(_) | Notice::SubscriptionEnded => return Err(Unfit::Unsupported),
+            Notification::Custom { .. } => (self.side, !self.is_stateless_client()),
+            Notification::Actions(_) | Notification::Resources(_) | Notification::SubscriptionEnded => {
+                return Err(Unfit::Unsupported);
+            }
         };
         match (side == self.side, declared) {
             (false, _) => Err(Unfit::WrongEnd),

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Revision;
-use crate::dialect::{Ask, Sample};
+use crate::dialect::{InputRequest, Sample};
 use crate::json::Json;
 use crate::json::read::{Kind, elements, given, integer, member, number, string, string_lossy};
 
@@ -79,7 +79,7 @@ fn check_messages(messages: &[u8], revision: Revision) -> Result<(), String> {
 }
 
 /// Reads the parameters of a sampling request, which passed [`check`].
-pub(super) fn read(params: Json) -> Ask {
+pub(super) fn read(params: Json) -> InputRequest {
     let mut prompt = String::new();
     for message in member(params.as_bytes(), "messages").map(elements).unwrap_or_default() {
         let text = member(message, "content").map(content_text).unwrap_or_default();

@@ -7,7 +7,7 @@ use super::requests::{not_found, read_request, unknown_method, wrong_params};
 use super::rounds::{has_rounds, read_retry};
 use super::{Era, Side, is_reserved, offers, op_of};
 use crate::dialect::request::{RawParams, read_filter};
-use crate::dialect::{LocalEnd, Message, Notice, Op, SubscriptionFilter, lists};
+use crate::dialect::{LocalEnd, Message, Notification, Op, SubscriptionFilter, lists};
 use crate::error::RpcError;
 use crate::json::cursor::IndexedObject;
 use crate::json::read::{Kind, for_each_key, string};
@@ -172,7 +172,7 @@ pub(crate) fn write_acknowledged(frames: &mut FrameBuffer, id: &WireId, accepted
     })
 }
 
-/// Writes the filter of a subscription. The kinds of notices that it does not include are omitted.
+/// Writes the filter of a subscription. The kinds of notifications that it does not include are omitted.
 pub(super) fn write_filter(object: &mut Object<'_>, filter: &SubscriptionFilter) {
     let kinds =
         [("toolsListChanged", filter.tools), ("promptsListChanged", filter.prompts), ("resourcesListChanged", filter.resources)];
@@ -186,17 +186,17 @@ pub(super) fn write_filter(object: &mut Object<'_>, filter: &SubscriptionFilter)
     });
 }
 
-/// Writes a notice for one subscription.
-pub(crate) fn write_published(frames: &mut FrameBuffer, id: &WireId, notice: &Notice) -> WrittenFrame {
-    let method = match notice {
-        Notice::ToolsChanged => "notifications/tools/list_changed",
-        Notice::PromptsChanged => "notifications/prompts/list_changed",
-        Notice::ResourcesChanged => "notifications/resources/list_changed",
-        // Only `Notice::ResourceUpdated` is left, since no subscription includes any other notice.
+/// Writes a notification for one subscription.
+pub(crate) fn write_published(frames: &mut FrameBuffer, id: &WireId, notification: &Notification) -> WrittenFrame {
+    let method = match notification {
+        Notification::ToolsChanged => "notifications/tools/list_changed",
+        Notification::PromptsChanged => "notifications/prompts/list_changed",
+        Notification::ResourcesChanged => "notifications/resources/list_changed",
+        // Only `Notification::ResourceUpdated` is left, since no subscription includes any other notification.
         _ => "notifications/resources/updated",
     };
     frames.notify(method, |object| {
-        if let Notice::ResourceUpdated { uri } = notice {
+        if let Notification::ResourceUpdated { uri } = notification {
             object.string("uri", uri);
         }
         write_subscription(object, id);

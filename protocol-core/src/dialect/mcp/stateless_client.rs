@@ -12,7 +12,7 @@ use super::{Era, Mcp, Revision, Side};
 use crate::dialect::message::ignored_message;
 use crate::dialect::request::read_filter;
 use crate::dialect::{
-    Identity, LocalEnd, Message, Notice, Op, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, Stamp, SubscriptionFilter,
+    Identity, LocalEnd, Message, Notification, Op, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, Stamp, SubscriptionFilter,
 };
 use crate::error::{MemberFault, RpcError, Violation};
 use crate::json::cursor::IndexedObject;
@@ -145,12 +145,12 @@ impl Mcp {
 /// Reads a notification that is new in this revision, or has another meaning than in earlier revisions. `None` for any other notification.
 /// `max_uris` is the maximum number of URIs in a filter, `max_id` the maximum length of an id in bytes.
 pub(super) fn notification(method: &str, params: &IndexedObject<'_>, max_uris: usize, max_id: usize) -> Option<Message> {
-    let notice = match method {
-        "notifications/tools/list_changed" => Notice::ToolsChanged,
-        "notifications/prompts/list_changed" => Notice::PromptsChanged,
-        "notifications/resources/list_changed" => Notice::ResourcesChanged,
+    let notification = match method {
+        "notifications/tools/list_changed" => Notification::ToolsChanged,
+        "notifications/prompts/list_changed" => Notification::PromptsChanged,
+        "notifications/resources/list_changed" => Notification::ResourcesChanged,
         "notifications/resources/updated" => match params.member("uri").and_then(string) {
-            Some(uri) => Notice::ResourceUpdated { uri: Text::from(&*uri) },
+            Some(uri) => Notification::ResourceUpdated { uri: Text::from(&*uri) },
             None => return Some(Message::Reject { violation: Some(Violation::InvalidParams), answer: None }),
         },
         "notifications/subscriptions/acknowledged" => {
@@ -167,7 +167,7 @@ pub(super) fn notification(method: &str, params: &IndexedObject<'_>, max_uris: u
         "notifications/elicitation/complete" => return Some(ignored_message()),
         _ => return None,
     };
-    Some(Message::Published { number: subscription_of(params, max_id), notice })
+    Some(Message::Published { number: subscription_of(params, max_id), notification })
 }
 
 /// The number of the subscription that a notification names.

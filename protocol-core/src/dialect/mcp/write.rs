@@ -12,8 +12,8 @@ use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
-    Answer, Ask, Completion, Content, CutShort, EarlyMessage, Elicited, LocalEnd, LogRecord, NotFound, Notice, Op, Outgoing, Parts,
-    Progress, Reply, Sample, Sampled, Stamp, ToolOutput, list_of,
+    Completion, Content, CutShort, EarlyMessage, ElicitResult, InputRequest, InputResponse, LocalEnd, LogRecord, NotFound,
+    Notification, Op, Outgoing, Parts, Progress, Reply, Sample, SampleResult, Stamp, ToolOutput, list_of,
 };
 use crate::error::RpcError;
 use crate::json::read::{Kind, for_each_key};
@@ -125,21 +125,28 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
+    pub(crate) fn write_ask(
+        self,
+        frames: &mut FrameBuffer,
+        id: u64,
+        ask: &InputRequest,
+        parent: &WireId,
+        depth: u8,
+    ) -> WrittenFrame {
         let added = Added { token: None, depth, parent: Some(parent), stamp: Stamp::EMPTY };
         let (method, params) = self.ask_request(ask);
         frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
     }
 
     /// The method and the parameters of an input request.
-    pub(in crate::dialect) fn ask_request(self, ask: &Ask) -> (&'static str, Json) {
+    pub(in crate::dialect) fn ask_request(self, ask: &InputRequest) -> (&'static str, Json) {
         match ask {
-            Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
-            Ask::Elicit(form) => ("elicitation/create", form_params(&form.message, &form.schema)),
+            InputRequest::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
+            InputRequest::Elicit(form) => ("elicitation/create", form_params(&form.message, &form.schema)),
             // Without a handshake, a URL has no id (2026-07-28, "Elicitation", section "URL Mode").
-            Ask::OpenUrl(open) => ("elicitation/create", open.params(!self.is_stateless())),
-            Ask::Confirm { message } => ("elicitation/create", form_params(message, &confirmation())),
-            Ask::Roots => ("roots/list", Json::empty_object()),
+            InputRequest::OpenUrl(open) => ("elicitation/create", open.params(!self.is_stateless())),
+            InputRequest::Confirm { message } => ("elicitation/create", form_params(message, &confirmation())),
+            InputRequest::Roots => ("roots/list", Json::empty_object()),
         }
     }
 
@@ -346,9 +353,9 @@ impl Mcp {
         Reply::Error(partial.map_or_else(|| error.clone(), |partial| with_partial(&error, &partial)))
     }
 
-    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &InputResponse) -> WrittenFrame {
         let size = match answer {
-            Answer::Sample(Sampled { result: Some(raw), .. }) => raw.as_bytes().len(),
+            InputResponse::Sample(SampleResult { result: Some(raw), .. }) => raw.as_bytes().len(),
             _ => 64,
         };
         match answer_error(answer) {
@@ -359,10 +366,10 @@ impl Mcp {
 
     /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, and may
     /// decline. Returns an error if a retry cannot contain the answer.
-    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
-        let dismissed = Answer::Elicit(Elicited::Cancel);
+    pub(crate) fn round_answer(self, answer: &InputResponse, can_decline: bool) -> Result<Json, RpcError> {
+        let dismissed = InputResponse::Elicit(ElicitResult::Cancel);
         // An error is not a decision of the user, so it is sent as if the user had made no decision.
-        let answer = if can_decline && matches!(answer, Answer::Refused(_)) { &dismissed } else { answer };
+        let answer = if can_decline && matches!(answer, InputResponse::Refused(_)) { &dismissed } else { answer };
         if let Some(error) = answer_error(answer) {
             return Err(error);
         }
@@ -381,21 +388,21 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
-        let method = match notice {
-            Notice::ToolsChanged => "notifications/tools/list_changed",
-            Notice::PromptsChanged => "notifications/prompts/list_changed",
-            Notice::ResourcesChanged => "notifications/resources/list_changed",
-            Notice::RootsChanged => "notifications/roots/list_changed",
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
+        let method = match notification {
+            Notification::ToolsChanged => "notifications/tools/list_changed",
+            Notification::PromptsChanged => "notifications/prompts/list_changed",
+            Notification::ResourcesChanged => "notifications/resources/list_changed",
+            Notification::RootsChanged => "notifications/roots/list_changed",
             // `check_notice` refuses these.
-            Notice::Actions(_) | Notice::Resources(_) | Notice::SubscriptionEnded => "",
-            Notice::ResourceUpdated { uri } | Notice::ResourceValue { uri, .. } => {
+            Notification::Actions(_) | Notification::Resources(_) | Notification::SubscriptionEnded => "",
+            Notification::ResourceUpdated { uri } | Notification::ResourceValue { uri, .. } => {
                 return frames.notify("notifications/resources/updated", |object| object.string("uri", uri));
             }
-            Notice::ElicitationComplete { id } => {
+            Notification::ElicitationComplete { id } => {
                 return frames.notify("notifications/elicitation/complete", |object| object.text("elicitationId", id));
             }
-            Notice::Custom { method, params } => {
+            Notification::Custom { method, params } => {
                 return frames.notify_verbatim(method, params.as_ref());
             }
         };
@@ -428,24 +435,24 @@ impl Mcp {
 }
 
 /// The error that is sent instead of an answer, if the caller refuses to answer, or if the answer has the wrong shape.
-fn answer_error(answer: &Answer) -> Option<RpcError> {
+fn answer_error(answer: &InputResponse) -> Option<RpcError> {
     let has_shape = match answer {
-        Answer::Refused(error) => return Some(error.clone()),
-        Answer::Sample(Sampled { result: Some(raw), .. }) => raw.is_object(),
-        Answer::Elicit(Elicited::Accept(content)) => content.is_object(),
-        Answer::Roots(roots) => Kind::of(roots.as_bytes()) == Kind::Array,
+        InputResponse::Refused(error) => return Some(error.clone()),
+        InputResponse::Sample(SampleResult { result: Some(raw), .. }) => raw.is_object(),
+        InputResponse::Elicit(ElicitResult::Accept(content)) => content.is_object(),
+        InputResponse::Roots(roots) => Kind::of(roots.as_bytes()) == Kind::Array,
         _ => true,
     };
     (!has_shape).then(|| RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape"))
 }
 
 /// Writes the answer to an input request. [`answer_error`] must be `None` for this answer.
-fn push_answer(out: &mut Vec<u8>, answer: &Answer) {
-    if let Answer::Sample(Sampled { result: Some(raw), .. }) = answer {
+fn push_answer(out: &mut Vec<u8>, answer: &InputResponse) {
+    if let InputResponse::Sample(SampleResult { result: Some(raw), .. }) = answer {
         return push_json(out, raw.as_bytes());
     }
     Object::write(out, |object| match answer {
-        Answer::Sample(sampled) => {
+        InputResponse::Sample(sampled) => {
             object.string("role", "assistant");
             object.object("content", |object| {
                 object.string("type", "text");
@@ -454,19 +461,19 @@ fn push_answer(out: &mut Vec<u8>, answer: &Answer) {
             object.string("model", &sampled.model);
             object.string("stopReason", "endTurn");
         }
-        Answer::Elicit(Elicited::Accept(content)) => {
+        InputResponse::Elicit(ElicitResult::Accept(content)) => {
             object.string("action", "accept");
             object.json("content", content);
         }
-        Answer::Confirm(true) => {
+        InputResponse::Confirm(true) => {
             object.string("action", "accept");
             object.json("content", &Json::empty_object());
         }
-        Answer::Elicit(Elicited::Decline) | Answer::Confirm(false) => object.string("action", "decline"),
-        Answer::Elicit(Elicited::Cancel) => object.string("action", "cancel"),
-        Answer::OpenUrl(consent) => object.word("action", consent.as_str()),
-        Answer::Roots(roots) => object.json("roots", roots),
-        Answer::Refused(_) => {}
+        InputResponse::Elicit(ElicitResult::Decline) | InputResponse::Confirm(false) => object.string("action", "decline"),
+        InputResponse::Elicit(ElicitResult::Cancel) => object.string("action", "cancel"),
+        InputResponse::OpenUrl(consent) => object.word("action", consent.as_str()),
+        InputResponse::Roots(roots) => object.json("roots", roots),
+        InputResponse::Refused(_) => {}
     });
 }
 

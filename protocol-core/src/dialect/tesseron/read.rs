@@ -13,9 +13,9 @@ use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::{HandshakeAnswer, HandshakeRejected, ignored_message};
 use crate::dialect::request::{Member, RawParams};
 use crate::dialect::{
-    Answer, Ask, Capabilities, Elicit, Elicited, HandshakeFailed, HandshakeRequest, Identity, Level, LocalEnd, LogRecord, Message,
-    Notice, Op, PeerChange, PeerInfo, Progress, Refusal, ResponseBody, ResultFit, Sample, Sampled, SessionCredentials, excerpt,
-    lists,
+    Capabilities, Elicit, ElicitResult, HandshakeFailed, HandshakeRequest, Identity, InputRequest, InputResponse, Level, LocalEnd,
+    LogRecord, Message, Notification, Op, PeerChange, PeerInfo, Progress, Refusal, ResponseBody, ResultFit, Sample, SampleResult,
+    SessionCredentials, excerpt, lists,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::cursor::IndexedObject;
@@ -109,11 +109,13 @@ impl Tesseron {
                 let invocation = named.map(|name| string(name).as_deref().and_then(named_exchange).unwrap_or_default());
                 Message::Log { record, invocation }
             }),
-            (Self::Gateway, "actions/list_changed") => array(params, "actions", frame).map(Notice::Actions).map(Message::Notice),
-            (Self::Gateway, "resources/list_changed") => {
-                array(params, "resources", frame).map(Notice::Resources).map(Message::Notice)
+            (Self::Gateway, "actions/list_changed") => {
+                array(params, "actions", frame).map(Notification::Actions).map(Message::Notification)
             }
-            (Self::Gateway, "resources/updated") => read_update(params, frame).map(Message::Notice),
+            (Self::Gateway, "resources/list_changed") => {
+                array(params, "resources", frame).map(Notification::Resources).map(Message::Notification)
+            }
+            (Self::Gateway, "resources/updated") => read_update(params, frame).map(Message::Notification),
             (Self::App, "actions/cancel") => {
                 let name = params.member("invocationId").filter(|name| Kind::of(name) == Kind::String);
                 name.and_then(|name| WireId::read(name, max)).map(|id| Message::Cancel { id, reason: None })
@@ -124,7 +126,7 @@ impl Tesseron {
             _ if !lists(local.custom_notifications, method) => return ignored_message(),
             _ => {
                 let params = given.map(|params| frame.json(params.text()));
-                return Message::Notice(Notice::Custom { method: method.into(), params });
+                return Message::Notification(Notification::Custom { method: method.into(), params });
             }
         };
         read.unwrap_or_else(|| ignored(Violation::InvalidParams))
@@ -171,30 +173,30 @@ impl Tesseron {
         }
     }
 
-    pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
+    pub(crate) fn read_answer(self, ask: &InputRequest, result: &Json) -> Result<InputResponse, Text> {
         let unknown = || Text::from_static("`action` is missing or unknown");
         Ok(match ask {
-            Ask::Sample(_) => {
+            InputRequest::Sample(_) => {
                 let content = result.member("content").ok_or_else(|| Text::from_static("`content` is missing"))?;
                 let text = string(content.as_bytes()).map_or_else(|| String::from(content.as_str()), Cow::into_owned);
-                Answer::Sample(Sampled { text, model: String::new(), result: Some(result.clone()) })
+                InputResponse::Sample(SampleResult { text, model: String::new(), result: Some(result.clone()) })
             }
-            Ask::Elicit(form) => Answer::Elicit(match read_action(result).as_deref() {
+            InputRequest::Elicit(form) => InputResponse::Elicit(match read_action(result).as_deref() {
                 Some("accept") => {
                     let nothing = || form.is_confirmation().then(Json::empty_object);
                     let value = result.given("value").or_else(nothing).filter(Json::is_object);
                     let value = form::without_nulls(value.ok_or_else(|| Text::from_static("`value` is missing or no object"))?);
                     form::check_content(&form.schema, &value)?;
-                    Elicited::Accept(value)
+                    ElicitResult::Accept(value)
                 }
-                Some("decline") => Elicited::Decline,
-                Some("cancel") => Elicited::Cancel,
+                Some("decline") => ElicitResult::Decline,
+                Some("cancel") => ElicitResult::Cancel,
                 _ => return Err(unknown()),
             }),
-            Ask::Confirm { .. } => Answer::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
+            InputRequest::Confirm { .. } => InputResponse::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
             // Tesseron has neither of these input requests, and `check_ask` refuses both.
-            Ask::OpenUrl(_) => return Err(Text::from_static("there are no addresses to open")),
-            Ask::Roots => return Err(Text::from_static("there are no roots")),
+            InputRequest::OpenUrl(_) => return Err(Text::from_static("there are no addresses to open")),
+            InputRequest::Roots => return Err(Text::from_static("there are no roots")),
         })
     }
 }
@@ -248,7 +250,7 @@ fn ask(id: WireId, method: &str, params: &IndexedObject<'_>, frame: Frame<'_>, l
             RpcError::fixed(refusal_code, "the agent does not support this input request").with_data(client_name(local.identity));
         Err(Refusal { violation: Some(Violation::UndeclaredInput), error })
     };
-    Message::Ask { id, ask, parent, depth: 0 }
+    Message::InputRequest { id, ask, parent, depth: 0 }
 }
 
 fn hello(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
@@ -467,13 +469,13 @@ fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     Some(LogRecord { level, logger: None, data: Json::written(data) })
 }
 
-fn read_update(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Notice> {
+fn read_update(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Notification> {
     let subscription = params.member("subscriptionId").and_then(|name| frame.text(name))?;
     let value = params.member("value").map_or_else(Json::null, |value| frame.json(value));
-    Some(Notice::ResourceValue { subscription, uri: Text::from_static(""), value })
+    Some(Notification::ResourceValue { subscription, uri: Text::from_static(""), value })
 }
 
-fn read_sample(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
+fn read_sample(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<InputRequest, String> {
     let prompt = params.member("prompt").and_then(string_lossy).ok_or("prompt must be text")?;
     let max_tokens = read_tokens(params.member("maxTokens"))?;
     let schema = params.member("schema").filter(|schema| *schema != b"null").map(|schema| frame.json(schema));
@@ -501,9 +503,9 @@ fn read_tokens(max: Option<&[u8]>) -> Result<Option<u64>, String> {
 
 /// Reads a form (page "Elicitation"). A form that MCP forbids is refused, although Tesseron allows it, since the gateway passes forms on to
 /// an agent over MCP.
-fn read_form(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
+fn read_form(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<InputRequest, String> {
     let message = params.member("question").and_then(string_lossy).ok_or("question must be text")?.into_owned();
     let schema = params.member("schema").map(|schema| frame.json(schema)).ok_or("schema is missing")?;
     form::check(&schema, FieldKinds::Plain)?;
-    Ok(Ask::Elicit(Elicit { message, schema }))
+    Ok(InputRequest::Elicit(Elicit { message, schema }))
 }

@@ -3,7 +3,7 @@
 use super::{Tesseron, is_reserved, op_of, read};
 use crate::dialect::form::{self, FieldKinds};
 use crate::dialect::message::{RequestsStart, Rules};
-use crate::dialect::{Ask, AskUnfit, Capabilities, Dialect, Notice, Op, Unfit};
+use crate::dialect::{AskUnfit, Capabilities, Dialect, InputRequest, Notification, Op, Unfit};
 
 impl Tesseron {
     /// The rules of this end.
@@ -49,27 +49,27 @@ impl Tesseron {
         }
     }
 
-    pub(crate) fn check_ask(self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+    pub(crate) fn check_ask(self, ask: &InputRequest, peer: &Capabilities) -> Result<(), AskUnfit> {
         let supported = self.is_app()
             && match ask {
-                Ask::Sample(_) => peer.sampling,
-                Ask::Elicit(_) | Ask::Confirm { .. } => peer.elicitation,
-                Ask::OpenUrl(_) | Ask::Roots => false,
+                InputRequest::Sample(_) => peer.sampling,
+                InputRequest::Elicit(_) | InputRequest::Confirm { .. } => peer.elicitation,
+                InputRequest::OpenUrl(_) | InputRequest::Roots => false,
             };
         match ask {
             _ if !supported => Err(AskUnfit::Unsupported),
-            Ask::Elicit(elicit) => form::check(&elicit.schema, FieldKinds::Plain).map_err(AskUnfit::Invalid),
-            Ask::Sample(sample) => read::check_sample(sample).map_err(AskUnfit::Invalid),
-            Ask::Confirm { .. } | Ask::OpenUrl(_) | Ask::Roots => Ok(()),
+            InputRequest::Elicit(elicit) => form::check(&elicit.schema, FieldKinds::Plain).map_err(AskUnfit::Invalid),
+            InputRequest::Sample(sample) => read::check_sample(sample).map_err(AskUnfit::Invalid),
+            InputRequest::Confirm { .. } | InputRequest::OpenUrl(_) | InputRequest::Roots => Ok(()),
         }
     }
 
-    pub(crate) fn check_notice(self, notice: &Notice) -> Result<(), Unfit> {
-        match notice {
-            Notice::Actions(_) | Notice::Resources(_) | Notice::ResourceValue { .. } if self.is_app() => Ok(()),
-            Notice::Actions(_) | Notice::Resources(_) | Notice::ResourceValue { .. } => Err(Unfit::WrongEnd),
-            Notice::Custom { method, .. } if is_reserved(method) || op_of(method).is_some() => Err(Unfit::WrongEnd),
-            Notice::Custom { .. } => Ok(()),
+    pub(crate) fn check_notice(self, notification: &Notification) -> Result<(), Unfit> {
+        match notification {
+            Notification::Actions(_) | Notification::Resources(_) | Notification::ResourceValue { .. } if self.is_app() => Ok(()),
+            Notification::Actions(_) | Notification::Resources(_) | Notification::ResourceValue { .. } => Err(Unfit::WrongEnd),
+            Notification::Custom { method, .. } if is_reserved(method) || op_of(method).is_some() => Err(Unfit::WrongEnd),
+            Notification::Custom { .. } => Ok(()),
             _ => Err(Unfit::Unsupported),
         }
     }

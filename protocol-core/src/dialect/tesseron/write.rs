@@ -8,8 +8,8 @@ use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
-    Answer, Ask, Content, CutShort, EarlyMessage, Elicited, Identity, Level, LocalEnd, LogRecord, NotFound, Notice, Op, Outgoing,
-    Parts, Progress, Reply, Sampled, ToolOutput,
+    Content, CutShort, EarlyMessage, ElicitResult, Identity, InputRequest, InputResponse, Level, LocalEnd, LogRecord, NotFound,
+    Notification, Op, Outgoing, Parts, Progress, Reply, SampleResult, ToolOutput,
 };
 use crate::error::RpcError;
 use crate::json::Json;
@@ -78,38 +78,40 @@ impl Tesseron {
         frames.notify("actions/cancel", |object| object.string("invocationId", &invocation_name(id)))
     }
 
-    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &InputResponse) -> WrittenFrame {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
         match answer {
-            Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => frames.error(Some(id), &wrong),
-            Answer::Elicit(Elicited::Accept(value)) if !value.is_object() => frames.error(Some(id), &wrong),
-            Answer::OpenUrl(_) | Answer::Roots(_) => frames.error(Some(id), &wrong),
-            Answer::Sample(Sampled { result: Some(raw), .. }) => {
+            InputResponse::Sample(SampleResult { result: Some(raw), .. }) if !raw.is_object() => frames.error(Some(id), &wrong),
+            InputResponse::Elicit(ElicitResult::Accept(value)) if !value.is_object() => frames.error(Some(id), &wrong),
+            InputResponse::OpenUrl(_) | InputResponse::Roots(_) => frames.error(Some(id), &wrong),
+            InputResponse::Sample(SampleResult { result: Some(raw), .. }) => {
                 frames.response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
             }
-            Answer::Sample(sampled) => result(&|object| object.string("content", &sampled.text)),
-            Answer::Elicit(Elicited::Accept(value)) => result(&|object| {
+            InputResponse::Sample(sampled) => result(&|object| object.string("content", &sampled.text)),
+            InputResponse::Elicit(ElicitResult::Accept(value)) => result(&|object| {
                 object.string("action", "accept");
                 object.json("value", value);
             }),
-            Answer::Confirm(true) => result(&|object| object.string("action", "accept")),
-            Answer::Elicit(Elicited::Decline) | Answer::Confirm(false) => result(&|object| object.string("action", "decline")),
-            Answer::Elicit(Elicited::Cancel) => result(&|object| object.string("action", "cancel")),
-            Answer::Refused(error) => frames.error(Some(id), error),
+            InputResponse::Confirm(true) => result(&|object| object.string("action", "accept")),
+            InputResponse::Elicit(ElicitResult::Decline) | InputResponse::Confirm(false) => {
+                result(&|object| object.string("action", "decline"))
+            }
+            InputResponse::Elicit(ElicitResult::Cancel) => result(&|object| object.string("action", "cancel")),
+            InputResponse::Refused(error) => frames.error(Some(id), error),
         }
     }
 
     // ---- As a callee ----
 
-    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, invocation: &WireId) -> WrittenFrame {
-        let method = if matches!(ask, Ask::Sample(_)) { "sampling/request" } else { "elicitation/request" };
+    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &InputRequest, invocation: &WireId) -> WrittenFrame {
+        let method = if matches!(ask, InputRequest::Sample(_)) { "sampling/request" } else { "elicitation/request" };
         frames.request(id, method, 256, |out| {
             Object::write(out, |object| {
                 invocation.write(object.member("invocationId"));
                 match ask {
-                    Ask::Sample(sample) => match &sample.params {
+                    InputRequest::Sample(sample) => match &sample.params {
                         Some(params) => for_each_key(params.as_bytes(), |key, value| {
                             if key.name() != "invocationId" {
                                 object.copy(key, value);
@@ -125,10 +127,10 @@ impl Tesseron {
                             }
                         }
                     },
-                    Ask::Elicit(form) => write_form(object, &form.message, &form.schema),
-                    Ask::Confirm { message } => write_form(object, message, &confirmation()),
+                    InputRequest::Elicit(form) => write_form(object, &form.message, &form.schema),
+                    InputRequest::Confirm { message } => write_form(object, message, &confirmation()),
                     // `check_ask` refuses these.
-                    Ask::OpenUrl(_) | Ask::Roots => {}
+                    InputRequest::OpenUrl(_) | InputRequest::Roots => {}
                 }
             });
         })
@@ -254,16 +256,18 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
-        match notice {
-            Notice::Actions(actions) => frames.notify("actions/list_changed", |object| object.json("actions", actions)),
-            Notice::Resources(resources) => frames.notify("resources/list_changed", |object| object.json("resources", resources)),
-            Notice::ResourceValue { subscription, value, .. } => frames.notify("resources/updated", |object| {
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
+        match notification {
+            Notification::Actions(actions) => frames.notify("actions/list_changed", |object| object.json("actions", actions)),
+            Notification::Resources(resources) => {
+                frames.notify("resources/list_changed", |object| object.json("resources", resources))
+            }
+            Notification::ResourceValue { subscription, value, .. } => frames.notify("resources/updated", |object| {
                 object.string("subscriptionId", subscription);
                 object.json("value", value);
             }),
-            Notice::Custom { method, params } => frames.notify_verbatim(method, params.as_ref()),
-            // `check_notice` refuses other notices.
+            Notification::Custom { method, params } => frames.notify_verbatim(method, params.as_ref()),
+            // `check_notice` refuses other notifications.
             _ => frames.no_frame(),
         }
     }
@@ -373,7 +377,7 @@ fn write_form(object: &mut Object<'_>, message: &str, schema: &Json) {
 /// The error of a tool that failed: the `fault` of its output or, without one, an internal error with the text of the output as its message
 /// and the structured content as its data (page "Errors").
 fn fault(output: &ToolOutput) -> RpcError {
-    if let Some(error) = &output.fault {
+    if let Some(error) = &output.rpc_error {
         return (**error).clone();
     }
     let mut joined = String::new();

@@ -136,7 +136,7 @@ impl Cache {
     }
 
     /// Drops the results that have changed according to a notification of the server.
-    pub(super) fn notice(&mut self, frame: &[u8]) {
+    pub(super) fn notification(&mut self, frame: &[u8]) {
         let Some(method) = member(frame, "method").and_then(string) else { return };
         match &*method {
             "notifications/tools/list_changed" => self.drop_of(&[Subject::Tools]),

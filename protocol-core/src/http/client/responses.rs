@@ -455,7 +455,7 @@ impl HttpClient {
             }
             Incoming::Malformed | Incoming::Message | Incoming::Error => {
                 if self.config.cache {
-                    self.cache.notice(&frame);
+                    self.cache.notification(&frame);
                 }
                 self.pass(frame, Some(exchange), generation);
             }

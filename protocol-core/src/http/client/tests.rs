@@ -1,8 +1,8 @@
 use super::*;
 use crate::mcp::Era as ClientEra;
 use crate::{
-    Answer, CallTimeouts, Capabilities, CloseReason, Config, Event, Gone, Identity, InputKey, Invalid, Invoke, Json, Lane,
-    MemberFault, NotLive, OutboundId, Outcome, RpcError, Sampled, Session, TransportEnd,
+    CallTimeouts, Capabilities, CloseReason, Config, Event, Gone, Identity, InputKey, InputResponse, Invalid, Invoke, Json, Lane,
+    MemberFault, NotLive, OutboundId, Outcome, RpcError, SampleResult, Session, TransportEnd,
 };
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -735,11 +735,11 @@ fn a_call_that_waits_for_its_stream_to_be_resumed_can_be_cancelled() {
 
 #[test]
 fn the_get_stream_is_resumed_unless_the_server_has_none() {
-    let notice = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let notification = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.open("s1");
     bench.head(2, 200, EVENTS);
-    bench.event(2, "a", notice);
+    bench.event(2, "a", notification);
     bench.take_log();
     bench.end(2);
     bench.wait(Duration::from_millis(1250));
@@ -996,7 +996,7 @@ fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes_and_its_answer_
     let [(key, parent)] = bench.asked[..] else { panic!("one question") };
     assert_eq!(parent, Some(older), "and not to the newest");
     bench.take_log();
-    bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now).unwrap();
+    bench.session.provide_input(key, InputResponse::Sample(SampleResult::new("x", "m")), bench.now).unwrap();
     bench.pump();
     assert_eq!(bench.take_log(), ["POST [s1] answer"]);
 }
@@ -1012,7 +1012,7 @@ fn an_input_request_that_the_server_withdraws_is_gone_and_its_call_goes_on() {
     let [(key, _)] = bench.asked[..] else { panic!("one question") };
     bench.take_log();
     bench.event(3, "", cancel);
-    assert_eq!(bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now), Err(NotLive));
+    assert_eq!(bench.session.provide_input(key, InputResponse::Sample(SampleResult::new("x", "m")), bench.now), Err(NotLive));
     bench.pump();
     assert_eq!(
         (bench.take_log(), bench.done.len()),
@@ -1040,7 +1040,7 @@ fn an_answer_to_an_input_request_of_a_forgotten_http_session_is_not_sent_in_the_
     let [(old, _), (new, _)] = bench.asked[..] else { panic!("two questions with the same id") };
     bench.take_log();
     for key in [old, new] {
-        bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now).unwrap();
+        bench.session.provide_input(key, InputResponse::Sample(SampleResult::new("x", "m")), bench.now).unwrap();
         bench.pump();
     }
     assert_eq!(bench.take_log(), ["POST [s2] answer"]);
@@ -1694,13 +1694,13 @@ fn caching(change: impl FnOnce(&mut HttpClientConfig)) -> Bench {
     bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, capabilities));
     bench.head(1, 200, EVENTS);
     let listen = r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"#;
-    bench.event(1, "", &notice(&bench, "subscriptions/acknowledged", &format!(r#""notifications":{listen},"#)));
+    bench.event(1, "", &notification(&bench, "subscriptions/acknowledged", &format!(r#""notifications":{listen},"#)));
     bench.take_log();
     bench
 }
 
 /// A notification on the subscription that `caching` has opened.
-fn notice(bench: &Bench, method: &str, params: &str) -> String {
+fn notification(bench: &Bench, method: &str, params: &str) -> String {
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, bench.id(1));
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{params}{meta}}}}}"#)
 }
@@ -1832,7 +1832,7 @@ fn a_change_drops_the_cached_results_that_it_is_about_and_no_result_under_way_is
             let (invoke, answer) = request_and_answer(what);
             assert!(bench.fetch(invoke, &answer).1);
         }
-        let frame = notice(&bench, method, params);
+        let frame = notification(&bench, method, params);
         bench.event(1, "", &frame);
         for what in everything {
             let (invoke, answer) = request_and_answer(what);
@@ -1842,7 +1842,7 @@ fn a_change_drops_the_cached_results_that_it_is_about_and_no_result_under_way_is
     // The result was made before the change, and comes after it.
     let mut bench = caching(|_| {});
     let asked = bench.ask(Invoke::list_tools(None));
-    let frame = notice(&bench, "tools/list_changed", "");
+    let frame = notification(&bench, "tools/list_changed", "");
     bench.event(1, "", &frame);
     bench.json(asked, 200, &result(bench.id(asked), &list("old", "60000")));
     bench.done.clear();

@@ -5,7 +5,7 @@ use crate::http::{HttpLimits, Method, RequestHead};
 use crate::mcp;
 use crate::session::ReplyKind;
 use crate::session::Route;
-use crate::{Ask, Config, Event, Gone, Identity, InboundId, Progress, Reply, Sample, Session, ToolOutput};
+use crate::{Config, Event, Gone, Identity, InboundId, InputRequest, Progress, Reply, Sample, Session, ToolOutput};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
@@ -1192,10 +1192,10 @@ fn streams_that_are_kept_for_replay_alone_are_bounded() {
 fn frames_that_belong_to_no_request_wait_for_a_get_stream_and_are_sent_on_the_newest() {
     let mut bench = Bench::with(|config| config.limits.waiting_frames = 2);
     let (key, session) = bench.open("2025-11-25");
-    let notice = |bench: &mut Bench, text: &str| bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, text);
-    notice(&mut bench, "1");
+    let notification = |bench: &mut Bench, text: &str| bench.transmit(key, Lane::CHANNEL, RouteKind::Notification, text);
+    notification(&mut bench, "1");
     assert_eq!(bench.events(), []);
-    notice(&mut bench, "2");
+    notification(&mut bench, "2");
     let writable = |is_writable| HttpEvent::Writable { session: key, lane: Lane::CHANNEL, is_writable };
     assert_eq!(bench.events(), [writable(false)]);
     let first = bench.get(&session, None);
@@ -1204,10 +1204,10 @@ fn frames_that_belong_to_no_request_wait_for_a_get_stream_and_are_sent_on_the_ne
     assert_eq!(text.matches("data:").count(), 3, "a primer and both: {text}");
     let second = bench.get(&session, None);
     bench.stream(second);
-    notice(&mut bench, "3");
+    notification(&mut bench, "3");
     assert_eq!((bench.stream(first).0, bench.stream(second).0.contains("data: 3")), (String::new(), true), "never on two streams");
     bench.server.handle_lost(second, bench.now);
-    notice(&mut bench, "4");
+    notification(&mut bench, "4");
     assert!(bench.stream(first).0.contains("data: 4"));
 }
 
@@ -1218,7 +1218,7 @@ fn the_channel_stays_stopped_if_the_get_stream_that_becomes_the_newest_again_is_
     let mut bench = Bench::with(|config| config.limits.output_bytes = 100);
     let (key, session) = bench.open("2025-06-18");
     let first = bench.get(&session, None);
-    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, &"1".repeat(200));
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notification, &"1".repeat(200));
     let writable = |is_writable| HttpEvent::Writable { session: key, lane: Lane::CHANNEL, is_writable };
     assert_eq!(bench.events(), [writable(false)]);
     let second = bench.get(&session, None);
@@ -1226,7 +1226,7 @@ fn the_channel_stays_stopped_if_the_get_stream_that_becomes_the_newest_again_is_
     bench.server.handle_lost(second, bench.now);
     assert_eq!(bench.events(), [writable(false)], "the first has none");
     let third = bench.get(&session, None);
-    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, &"2".repeat(200));
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notification, &"2".repeat(200));
     assert_eq!(bench.events(), [writable(true), writable(false)]);
     bench.server.handle_lost(third, bench.now);
     assert_eq!(bench.events(), [], "one is as full as the other");
@@ -1239,12 +1239,12 @@ fn a_get_stream_is_resumed_by_an_id_of_its_own_and_a_new_get_stream_above_the_li
     let mut bench = Bench::with(|config| config.limits.get_streams = 2);
     let (key, session) = bench.open("2025-06-18");
     let first = bench.get(&session, None);
-    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "1");
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notification, "1");
     let (text, _) = bench.stream(first);
     // The id before that of the first event, so that both events are replayed.
     let id = text.strip_prefix("id: ").and_then(|rest| rest.split('\n').next()).unwrap().replace("-1", "-0");
     bench.server.handle_lost(first, bench.now);
-    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "2");
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notification, "2");
     let again = bench.get(&session, Some(&id));
     assert_eq!(
         bench.stream(again).0.replace(|digit: char| digit.is_ascii_digit() || digit == '-', "").matches("id: \ndata: \n\n").count(),
@@ -1274,7 +1274,7 @@ fn the_get_stream_is_not_affected_when_the_stream_of_a_call_is_resumed() {
         bench.server.handle_lost(resumed, bench.now);
     }
     assert_eq!(bench.stream(get_stream), (String::new(), false));
-    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "news");
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notification, "news");
     assert!(bench.stream(get_stream).0.contains("data: news"));
     bench.within(lane, "2");
     assert_eq!(bench.stream(get_stream), (String::new(), false), "what belongs to the call waits for its own stream");
@@ -1555,7 +1555,7 @@ fn a_stream_without_a_handshake_has_no_ids_and_its_loss_cancels_before_the_head_
             bench.within(lane, PROGRESS);
             let response = bench.response(id);
             assert_eq!((response.status, &*response.body), (200, &*format!("data: {PROGRESS}\n\n")));
-            bench.transmit(lane.0, Lane::CHANNEL, RouteKind::Notice, "of no request");
+            bench.transmit(lane.0, Lane::CHANNEL, RouteKind::Notification, "of no request");
             assert_eq!(bench.stream(id), (String::new(), false));
             assert_eq!(bench.server.suspend(id, bench.now), Err(NotResumable));
         }
@@ -1634,7 +1634,7 @@ fn an_input_request_that_the_server_withdraws_is_cancelled_on_the_stream_of_its_
     let [(key, inbound)] = bench.requests[..] else { panic!("one request") };
     let now = bench.now;
     let real = bench.real.get_mut(&key).unwrap();
-    let question = real.request_input(inbound, Ask::from(Sample::new("?")), now).unwrap();
+    let question = real.request_input(inbound, InputRequest::from(Sample::new("?")), now).unwrap();
     bench.pump_session(key);
     let (asked, _) = bench.stream(call);
     let number = asked.split(r#""id":"#).nth(1).and_then(|rest| rest.split([',', '}']).next()).expect("an id").to_string();
@@ -1662,7 +1662,7 @@ fn a_slow_call_with_progress_goes_over_real_sessions_and_is_resumed() {
     bench.pump();
     let [(key, inbound)] = bench.requests[..] else { panic!("one request") };
     let now = bench.now;
-    bench.real.get_mut(&key).unwrap().progress(inbound, Progress::count(1, 2), now).unwrap();
+    bench.real.get_mut(&key).unwrap().progress(inbound, Progress::step(1, 2), now).unwrap();
     bench.pump_session(key);
     let (text, _) = bench.stream(call);
     let last = text.rsplit("id: ").next().unwrap().split('\n').next().unwrap().to_string();

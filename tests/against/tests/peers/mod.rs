@@ -6,7 +6,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use endpoint::{BoxFuture, Client, InputContext};
-use protocol_core::{Capabilities, Consent, Elicit, Elicited, Json, OpenUrl, RpcError, Sample, Sampled};
+use protocol_core::{Capabilities, OpenUrlResult, Elicit, ElicitResult, Json, OpenUrl, RpcError, Sample, SampleResult};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, CreateMessageRequest,
     CreateMessageRequestParams, CreateMessageResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
@@ -174,16 +174,16 @@ impl Client for Person {
         capabilities
     }
 
-    fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
-        Box::pin(ready(Ok(Sampled::new(format!("{} It is good.", sample.prompt), "canned"))))
+    fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
+        Box::pin(ready(Ok(SampleResult::new(format!("{} It is good.", sample.prompt), "canned"))))
     }
 
-    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
         let content = Json::encode(&json!({"name": "Ada"})).expect("JSON");
-        Box::pin(ready(Ok(if self.declines { Elicited::Decline } else { Elicited::Accept(content) })))
+        Box::pin(ready(Ok(if self.declines { ElicitResult::Decline } else { ElicitResult::Accept(content) })))
     }
 
-    fn open_url(&self, _: InputContext, _: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
-        Box::pin(ready(Ok(if self.declines { Consent::Decline } else { Consent::Accept })))
+    fn open_url(&self, _: InputContext, _: OpenUrl) -> BoxFuture<'static, Result<OpenUrlResult, RpcError>> {
+        Box::pin(ready(Ok(if self.declines { OpenUrlResult::Decline } else { OpenUrlResult::Accept })))
     }
 }

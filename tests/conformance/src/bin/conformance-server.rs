@@ -4,13 +4,13 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use adapter_tokio::{Clock, http_listen, serve, stdio};
+use adapter_tokio::{TokioRuntime, http_listen, serve, stdio};
 use conformance::server;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let clock = Arc::new(Clock::start());
+        let clock = Arc::new(TokioRuntime::start());
         let listen = async |address: String, service| {
             let listener = http_listen(&address, service).await?;
             Ok((listener.local_addr(), async move { listener.closed().await }))

@@ -1,5 +1,5 @@
-//! A server of tools with arguments and results of every kind of type that a tool can have, on standard input and output, to be listed by the
-//! clients of other projects: `tests/interop`. Each tool returns its arguments.
+//! A server of tools with arguments and results of every kind of type that a tool can have, on standard input and output, to be listed by
+//! the clients of other projects: `tests/interop`. Each tool returns its arguments.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -155,7 +155,7 @@ fn service() -> Result<Service, Box<dyn Error>> {
         result::<Option<Tree>>("perhaps-a-tree"),
         result::<(u8, Value)>("a-pair"),
     ];
-    let raw = Tool::raw("raw", open, async |_: Context, given: Json| Ok(protocol_core::ToolOutput::structured(given)))?;
+    let raw = Tool::from_schema("raw", open, async |_: Context, given: Json| Ok(protocol_core::ToolOutput::structured(given)))?;
     let mut service = Service::new(Identity::new("every-type", "1")).tool(raw);
     for tool in arguments.into_iter().flatten().chain(results) {
         service = service.try_tool(tool)?;

@@ -4,12 +4,12 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use adapter_smol::{Clock, http_listen, serve, stdio};
+use adapter_smol::{SmolRuntime, http_listen, serve, stdio};
 use conformance::server;
 
 fn main() -> Result<(), Box<dyn Error>> {
     smol::block_on(async {
-        let clock = Arc::new(Clock::start());
+        let clock = Arc::new(SmolRuntime::start());
         let listen = async |address: String, service| {
             let listener = http_listen(&address, service).await?;
             Ok((listener.local_addr(), async move { listener.closed().await }))

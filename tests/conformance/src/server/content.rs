@@ -43,7 +43,7 @@ pub(super) fn tools() -> Vec<Tool> {
 
 /// A tool without arguments that returns these blocks and no structured content.
 fn content(name: &str, description: &str, blocks: fn() -> Vec<Content>) -> Tool {
-    Tool::with_output(name, move |_: Context, ()| async move { Ok(ToolOutput::blocks(blocks())) }).description(description)
+    Tool::with_content(name, move |_: Context, ()| async move { Ok(ToolOutput::blocks(blocks())) }).description(description)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -78,7 +78,7 @@ fn tool_with_special_keywords() -> Tool {
         "else": {"required": ["email"]},
         "additionalProperties": false,
     });
-    Tool::raw("json_schema_2020_12_tool", schema.into(), async |_: Context, arguments: Json| {
+    Tool::from_schema("json_schema_2020_12_tool", schema.into(), async |_: Context, arguments: Json| {
         Ok(ToolOutput::text(format!("Contact: {arguments}")))
     })
     .expect("a schema")

@@ -14,7 +14,7 @@ pub(super) fn tools() -> Vec<Tool> {
     vec![
         Tool::new("test_tool_with_progress", async |context: Context, ()| {
             for value in [0, 50, 100] {
-                context.progress(Progress::count(value, 100));
+                context.progress(Progress::step(value, 100));
                 context.sleep(STEP).await?;
             }
             Ok("Progress was reported.")
@@ -45,7 +45,7 @@ pub(super) fn tools() -> Vec<Tool> {
         .description("Ends its response before its call, so that the client comes back for the result."),
         Tool::new("work", async |context: Context, Work { steps }: Work| {
             for step in 1..=steps {
-                context.progress(Progress::count(step, steps));
+                context.progress(Progress::step(step, steps));
                 context.sleep(2 * STEP).await?;
             }
             Ok(format!("worked {steps} steps"))

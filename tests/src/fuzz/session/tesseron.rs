@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use protocol_core::tesseron::{ClaimState, End, ResumeCredentials, Welcome, code};
 use protocol_core::{
-    Answer, CancelReason, Capabilities, Close, Config, Elicited, Event, InboundId, Invoke, Json, NotFound, Notice, Op, Progress,
-    Protocol, Reply, RpcError, Sampled, Stats, ToolOutput, Violation,
+    CancelReason, Capabilities, Close, Config, ElicitResult, Event, InboundId, InputResponse, Invoke, Json, NotFound, Notification,
+    Op, Progress, Protocol, Reply, RpcError, SampleResult, Stats, ToolOutput, Violation,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -291,13 +291,13 @@ impl Fuzzed {
                 let _ = self.session.invoke(call, now);
             }
             18 => {
-                let notice = match detail % 4 {
-                    0 => Notice::Actions(json("[]")),
-                    1 => Notice::Resources(json(r#"[{"name":"balance"}]"#)),
-                    2 => Notice::ResourceValue { subscription: "sub".into(), uri: "balance".into(), value: Json::null() },
-                    _ => Notice::Custom { method: "x/y".into(), params: None },
+                let notification = match detail % 4 {
+                    0 => Notification::Actions(json("[]")),
+                    1 => Notification::Resources(json(r#"[{"name":"balance"}]"#)),
+                    2 => Notification::ResourceValue { subscription: "sub".into(), uri: "balance".into(), value: Json::null() },
+                    _ => Notification::Custom { method: "x/y".into(), params: None },
                 };
-                let _ = self.session.notify(notice, now);
+                let _ = self.session.notify(notification, now);
             }
             19 => {
                 if let Some(id) = self.handlers.front() {
@@ -305,7 +305,7 @@ impl Fuzzed {
                         0 => Progress::message("m"),
                         1 => Progress::default().with_data(json(r#"{"d":[]}"#)),
                         2 => Progress::percent(f64::from(detail) / 2.55),
-                        _ => Progress::count(detail.into(), 1000).with_message("m"),
+                        _ => Progress::step(detail.into(), 1000).with_message("m"),
                     };
                     let _ = self.session.progress(*id, update, now);
                 }
@@ -315,7 +315,7 @@ impl Fuzzed {
                     let reply = match detail % 6 {
                         0 => Reply::Done,
                         1 => Reply::Tool(ToolOutput::error("no")),
-                        2 => Reply::Tool(ToolOutput::fault(RpcError::fixed(code::INPUT_VALIDATION, "no"))),
+                        2 => Reply::Tool(ToolOutput::rpc_error(RpcError::fixed(code::INPUT_VALIDATION, "no"))),
                         3 => Reply::Tool(ToolOutput::structured(json(r#"{"a":1}"#))),
                         4 => Reply::Contents(json(r#"[{"uri":"balance","text":"1"}]"#)),
                         _ => Reply::NotFound(NotFound::Tool("t".into())),
@@ -327,10 +327,10 @@ impl Fuzzed {
                 self.poll_events();
                 if let Some((key, _)) = self.session.ids.peer_input_requests.first().copied() {
                     let answer = match detail % 4 {
-                        0 => Answer::Sample(Sampled::new("!", "m")),
-                        1 => Answer::Elicit(Elicited::Accept(json("{}"))),
-                        2 => Answer::Elicit(Elicited::Cancel),
-                        _ => Answer::Confirm(true),
+                        0 => InputResponse::Sample(SampleResult::new("!", "m")),
+                        1 => InputResponse::Elicit(ElicitResult::Accept(json("{}"))),
+                        2 => InputResponse::Elicit(ElicitResult::Cancel),
+                        _ => InputResponse::Confirm(true),
                     };
                     self.session.provide_input(key, answer, now).expect("an open input request can be answered");
                 }

@@ -6,7 +6,7 @@ use super::inbound_call::InboundCall;
 use super::lane_queue::Class;
 use super::route::Lane;
 use super::types::{Logged, NotLive, SendError};
-use crate::dialect::{LogRecord, Notice};
+use crate::dialect::{LogRecord, Notification};
 use crate::time::Instant;
 
 impl Session {
@@ -55,32 +55,32 @@ impl Session {
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
-    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), SendError> {
+    pub fn notify(&mut self, notification: Notification, now: Instant) -> Result<(), SendError> {
         self.advance(now);
         if !self.ending.is_open() {
             return Err(SendError::Closing);
         }
-        let is_valid = match &notice {
-            Notice::Custom { params: Some(params), .. } => params.is_object(),
-            Notice::Actions(list) | Notice::Resources(list) => list.is_array(),
+        let is_valid = match &notification {
+            Notification::Custom { params: Some(params), .. } => params.is_object(),
+            Notification::Actions(list) | Notification::Resources(list) => list.is_array(),
             _ => true,
         };
         if !is_valid {
             return Err(SendError::Params);
         }
-        self.rules.dialect.check_notice(&notice, &self.config.capabilities).map_err(SendError::from)?;
+        self.rules.dialect.check_notice(&notification, &self.config.capabilities).map_err(SendError::from)?;
         if !self.handshake.serves_requests() {
             return Err(SendError::NotReady);
         }
         if self.outbox.is_congested(Lane::CHANNEL) {
             return Err(SendError::Full);
         }
-        let frame = self.rules.dialect.write_notice(self.outbox.frames(), &notice);
+        let frame = self.rules.dialect.write_notice(self.outbox.frames(), &notification);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().discard(frame);
             return Err(SendError::TooLarge);
         }
-        self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
+        self.outbox.push(Lane::CHANNEL, Class::Notification, frame);
         self.tidy();
         Ok(())
     }

@@ -11,7 +11,7 @@
 use alloc::collections::{BTreeSet, VecDeque};
 use core::time::Duration;
 
-use protocol_core::dialect::Notice;
+use protocol_core::dialect::Notification;
 use protocol_core::json::Text;
 use protocol_core::session::{SendError, Session};
 use protocol_core::time::Instant;
@@ -32,18 +32,18 @@ pub(super) enum Change {
 }
 
 impl Change {
-    fn notice(&self) -> Notice {
+    fn notification(&self) -> Notification {
         match self {
-            Self::Tools => Notice::ToolsChanged,
-            Self::Resources => Notice::ResourcesChanged,
-            Self::Value(uri) => Notice::ResourceUpdated { uri: uri.clone() },
+            Self::Tools => Notification::ToolsChanged,
+            Self::Resources => Notification::ResourcesChanged,
+            Self::Value(uri) => Notification::ResourceUpdated { uri: uri.clone() },
         }
     }
 }
 
 /// The waiting notifications, each at most once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Notices {
+pub(super) struct Notifications {
     /// Those that only wait for room.
     ready: BTreeSet<Change>,
     /// Those that were sent less than [`QUIET`] ago, with the end of that time, which comes first for the first of them.
@@ -53,7 +53,7 @@ pub(super) struct Notices {
     held: BTreeSet<Change>,
 }
 
-impl Notices {
+impl Notifications {
     /// Returns `true` if a notification waits for room.
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
@@ -86,7 +86,7 @@ impl Notices {
             }
         }
         while let Some(change) = self.ready.pop_first() {
-            if agent.notify(change.notice(), now) == Err(SendError::Full) {
+            if agent.notify(change.notification(), now) == Err(SendError::Full) {
                 self.ready.insert(change);
                 break;
             }
