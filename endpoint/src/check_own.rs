@@ -681,8 +681,6 @@ impl Check<'_> {
     }
 
     /// Checks the keywords that are not schemas for the same value.
-    // In one function with `schema`, each level of a value takes one call.
-    #[inline(always)]
     fn rules(&mut self, rules: &Rules, walk: &mut Walk<'_>) {
         let (start, kind) = (*walk, walk.kind());
         match kind {
