@@ -11,7 +11,7 @@ use std::path::Path;
 fn sent<T: Send>(_path: &str, _: T) {}
 
 #[allow(dead_code, reason = "only has to compile")]
-mod futures {
+mod assertions {
     use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
@@ -175,9 +175,9 @@ fn without_parameters(path: &str) -> String {
     path.chars().filter(is_outside).collect()
 }
 
-/// The paths of the functions that the module `futures` of this file calls. A path that ends with a type is that of a future.
+/// The paths of the functions that the module `assertions` of this file calls. A path that ends with a type is that of a future.
 fn asserted_futures(file: &str) -> BTreeSet<&str> {
-    let (_, rest) = file.split_once("\nmod futures {\n").expect("the module");
+    let (_, rest) = file.split_once("\nmod assertions {\n").expect("the module");
     let (module, _) = rest.split_once("\n}\n").expect("the end of the module");
     let mut paths = BTreeSet::new();
     for call in module.split("sent(").skip(1) {
