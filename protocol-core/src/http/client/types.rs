@@ -1,5 +1,6 @@
 //! The requests of a client, and what may be wrong with their responses.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
