@@ -7,11 +7,13 @@
 use protocol_core::{CancelReason, CloseReason, Event, ExchangeId, InputFailed, InputRequest, Outcome, ReplyKind, RouteKind};
 use serde_json::Value;
 
+use super::fact::Fact;
+use super::guarantee::Guarantee;
 use super::ledger::{CANCELS, Kind, Ledger, PROGRESS, cancelled_request, is_request, progress_of};
 use super::members::{carries, carries_request, repeated};
-use super::rounds::rounds_apart;
+use super::reading::Read;
+use super::rounds::{has_only_given, has_rounds};
 use super::stateless::{Stamp, subscription};
-use super::{Fact, Guarantee, Read};
 use crate::summary::number;
 
 /// The result of a check. The error describes the fault.
@@ -314,6 +316,29 @@ fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) 
             must(is_carried, || format!("{event:?} differs from its frame {}", responses.concat()))
         }
         _ => Ok(()),
+    }
+}
+
+/// G14. A request whose id no method has returned must be the retry of one round, with the state and the names of the input requests of
+/// that round. Any other request must have only the state and the answers that its owner gave.
+fn rounds_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
+    let (Fact::Sent { transmit, .. }, Some(Read { text, value })) = (fact, read) else { return Ok(()) };
+    let (RouteKind::Request(_), Some(id)) = (transmit.route.kind, value["id"].as_u64()) else { return Ok(()) };
+    if !ledger.era.calls_stateless || !has_rounds(value) {
+        return Ok(());
+    }
+    let is_fit = match ledger.calls.get(&id) {
+        // The owner may have given a state and answers itself.
+        Some(call) => {
+            let given: Value = call.payload.as_deref().and_then(|given| serde_json::from_str(given).ok()).unwrap_or_default();
+            has_only_given(value, &given)
+        }
+        None => ledger.missed || ledger.rounds.has_retried(value),
+    };
+    if is_fit {
+        Ok(())
+    } else {
+        Err(format!("no round of the peer is answered by {text}; those without a retry: {:?}", ledger.rounds.asked()))
     }
 }
 

@@ -3,7 +3,7 @@
 use protocol_core::{CancelReason, Event, InputFailed, Outcome};
 use serde_json::Value;
 
-use super::Fact;
+use super::fact::Fact;
 use super::stateless::Stamp;
 use crate::coverage::Happening;
 

@@ -8,9 +8,10 @@ use protocol_core::{
 };
 use serde_json::Value;
 
+use super::fact::{Effect, Fact};
+use super::reading::Read;
 use super::rounds::{Rounds, is_round};
 use super::stateless::{Eras, REVISION, Stamp};
-use super::{Effect, Fact, Read};
 use crate::summary::{number, published};
 
 /// The facts so far. [`Ledger::enter`] adds a fact. The judge also changes `terms`, `altered`, `missed`, `closed` and `requests.open`

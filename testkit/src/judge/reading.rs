@@ -5,10 +5,17 @@ use std::borrow::Cow;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// A frame with its parsed JSON, for all checks.
+#[derive(Debug)]
+pub(super) struct Read<'a> {
+    pub(super) text: &'a str,
+    pub(super) value: Value,
+}
+
 /// The result of reading a frame.
 #[derive(Debug)]
 pub(super) enum Reading<'a> {
-    Json(&'a str, Value),
+    Json(Read<'a>),
     /// JSON that `serde_json` does not read as a [`Value`]: nested 128 deep or deeper, or with a number that is too large.
     Unread,
     /// Not JSON.
@@ -19,7 +26,7 @@ pub(super) enum Reading<'a> {
 pub(super) fn read(frame: &[u8]) -> Reading<'_> {
     let Ok(text) = std::str::from_utf8(frame) else { return Reading::Garbage };
     if let Ok(value) = serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text))) {
-        return Reading::Json(text, value);
+        return Reading::Json(Read { text, value });
     }
     if serde_json::from_str::<&RawValue>(text).is_ok() { Reading::Unread } else { Reading::Garbage }
 }
@@ -51,7 +58,7 @@ fn mended(text: &str) -> Cow<'_, str> {
 #[test]
 fn half_a_surrogate_pair_is_read_as_its_escape_and_other_frames_as_unread_or_garbage() {
     let text = r#"{"a":"\ud800","b\udfff":"\ud83d\ude00 \\ud800"}"#;
-    let Reading::Json(_, value) = read(text.as_bytes()) else { panic!("it is JSON") };
+    let Reading::Json(Read { value, .. }) = read(text.as_bytes()) else { panic!("it is JSON") };
     assert_eq!(value, serde_json::json!({"a": "\\ud800", "b\\udfff": "😀 \\ud800"}));
     assert!(matches!(read(b"1e999"), Reading::Unread));
     assert!(matches!(read(br#"{"a":"\ud80"}"#), Reading::Garbage));

@@ -2,13 +2,14 @@
 //! end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use protocol_core::{PendingInput, RouteKind};
+use protocol_core::PendingInput;
 use serde_json::Value;
 
-use super::ledger::Ledger;
-use super::{Fact, Read};
+use super::fact::Fact;
+use super::reading::Read;
 
 /// The requests that may be answered with a round, and the rounds that have no retry yet. When judges are compared, only `asked` is
 /// compared.
@@ -89,7 +90,7 @@ fn names(object: &Value) -> BTreeSet<String> {
 }
 
 /// Returns `true` for a request that may be answered with a round.
-fn has_rounds(frame: &Value) -> bool {
+pub(super) fn has_rounds(frame: &Value) -> bool {
     ["tools/call", "prompts/get", "resources/read"].iter().any(|method| frame["method"] == *method)
 }
 
@@ -128,6 +129,16 @@ impl Rounds {
     /// The index of the round for which `frame` is the retry.
     fn index_of_retried(&self, frame: &Value) -> Option<usize> {
         self.asked.iter().position(|round| *round == Round::of_retry(frame, round.call))
+    }
+
+    /// Returns `true` if `frame` is the retry of a round.
+    pub(super) fn has_retried(&self, frame: &Value) -> bool {
+        self.index_of_retried(frame).is_some()
+    }
+
+    /// The rounds that have no retry yet, for a message.
+    pub(super) fn asked(&self) -> &impl fmt::Debug {
+        &self.asked
     }
 
     /// Adds a call that was kept between two rounds, with the answers that it already has.
@@ -183,27 +194,8 @@ impl Rounds {
     }
 }
 
-/// G14. A request whose id no method has returned must be the retry of one round, with the state and the names of the input requests of
-/// that round. Any other request must have only the state and the answers that its owner gave.
-pub(super) fn rounds_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Result<(), String> {
-    let (Fact::Sent { transmit, .. }, Some(Read { text, value })) = (fact, read) else { return Ok(()) };
-    let (RouteKind::Request(_), Some(id)) = (transmit.route.kind, value["id"].as_u64()) else { return Ok(()) };
-    if !ledger.era.calls_stateless || !has_rounds(value) {
-        return Ok(());
-    }
-    let retried = Round::of_retry(value, id);
-    let is_fit = match ledger.calls.get(&id) {
-        // The owner may have given a state and answers itself.
-        Some(call) => {
-            let given: Value = call.payload.as_deref().and_then(|given| serde_json::from_str(given).ok()).unwrap_or_default();
-            let state = given.get("requestState").map(Value::to_string);
-            retried.state == state && retried.names == names(&given["inputResponses"])
-        }
-        None => ledger.missed || ledger.rounds.index_of_retried(value).is_some(),
-    };
-    if is_fit {
-        Ok(())
-    } else {
-        Err(format!("no round of the peer is answered by {text}; those without a retry: {:?}", ledger.rounds.asked))
-    }
+/// Returns `true` if a request has only the state and the answers in the parameters that its owner gave.
+pub(super) fn has_only_given(frame: &Value, given: &Value) -> bool {
+    let retried = Round::of_retry(frame, 0);
+    retried.state == given.get("requestState").map(Value::to_string) && retried.names == names(&given["inputResponses"])
 }

@@ -2,9 +2,10 @@
 
 use protocol_core::{CancelReason, Event, Gone, Outcome, Reported, TimeoutKind, TransportEnd};
 
+use super::fact::Fact;
 use super::ledger::{Call, InboundCall, Kind, Ledger, PROGRESS, is_request, progress_of};
+use super::reading::Read;
 use super::rounds::{Between, is_round};
-use super::{Fact, Read};
 use crate::coverage::Transition;
 use crate::summary::number;
 

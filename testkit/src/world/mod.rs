@@ -9,6 +9,7 @@
 mod crowd;
 pub mod lanes;
 pub mod ops;
+mod storm;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,13 +24,13 @@ use protocol_core::drive::{Driver, FrameIo, Timer};
 use protocol_core::lines::{LineDecoder, LineEncoder};
 use protocol_core::{Close, Config, Event, Gone, Instant, Lane, Session, Transmit, TransportEnd};
 
-use crate::Rng;
 use crate::coverage::Coverage;
 use crate::link::{Arrival, Faults, LinkBroken, Read, SimLink, SimStream};
 use crate::watched::{Shared, lock};
 use crate::{Subject, Watched};
 pub use crowd::{Crowd, Ways};
 use lanes::{Lanes, Seen};
+pub use storm::storm;
 
 /// The kind of links between the ends of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -531,17 +532,6 @@ impl<S: Subject> World<S> {
         }
         for at in 0..2 {
             self.end(at).check_end();
-        }
-    }
-}
-
-/// Applies up to `steps` random operations, which depend on `seed` alone. None of them closes an end: call [`World::finish`] for that.
-pub fn storm<S: Subject>(world: &mut World<S>, seed: u64, steps: usize) {
-    let mut rng = Rng::new(seed);
-    for _ in 0..steps {
-        let op = ops::random(&mut rng);
-        if !ops::ends(op) {
-            world.apply(op);
         }
     }
 }
