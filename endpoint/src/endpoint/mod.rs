@@ -1,6 +1,8 @@
 //! The endpoint: a machine that passes the events of its session on to calls, handlers and the client.
 
+mod begin;
 mod replace;
+mod work;
 
 use core::fmt;
 use core::task::Waker;
@@ -11,21 +13,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use self::begin::begin;
 use self::replace::{Beginning, successor};
+use self::work::{Work, add};
 use crate::client::{Client, InputContext, answer, serve};
 use crate::context::Context;
 use crate::extensions::Extensions;
 use crate::peer::Peer;
-use crate::service::{Service, Start, WatcherGuard};
+use crate::service::{Service, WatcherGuard};
 use crate::state::diagnose::{self, Note};
 use crate::state::rounds::InRounds;
-use crate::state::{Alarmed, CallOutcome, Counters, Leftover, ServedCall, ServedCallSlot, ServedInput, Shared, State};
-use engine::{BlockingTask, Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
+use crate::state::{Alarmed, CallOutcome, Counters, ServedCall, ServedCallSlot, ServedInput, Shared, Span, State};
+use engine::{Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
-use protocol_core::dialect::{InputRequest, LogRecord, Notification, Reply, Request, tesseron};
+use protocol_core::dialect::{Reply, Request, tesseron};
 use protocol_core::drive::{FrameIo, LaneMachine, Machine, Timer, TurnOutcome};
-use protocol_core::error::{RpcError, Unreadable};
+use protocol_core::error::RpcError;
 use protocol_core::json::Text;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{
@@ -84,34 +88,6 @@ const EFFECT_GRACE: Duration = Duration::from_secs(30);
 enum Side {
     Server(Arc<Service>),
     Client(Arc<dyn Client>),
-}
-
-/// Work that an event or an alarm causes. It is done in order after the lock is released.
-enum Work {
-    Wake(Waker),
-    Settle(Leftover),
-    Serve(Arc<ServedCall>, Request),
-    InputResponse(Arc<ServedInput>, InputRequest),
-    // Boxed, as the notification is, since both are large and rare.
-    Log(Box<LogRecord>),
-    Notification(Box<Notification>),
-    Unreadable(Box<Unreadable>),
-    Diagnose(Note),
-    /// A value to drop outside of the lock, since it may hold a waker.
-    Forget(Arc<ServedInput>),
-}
-
-impl Work {
-    /// Does the work, if it needs no endpoint. Other work is dropped.
-    fn finish(self) {
-        match self {
-            Self::Wake(waker) => waker.wake(),
-            Self::Settle(leftover) => drop(leftover),
-            Self::Diagnose(note) => note.record(),
-            Self::Forget(input_request) => drop(input_request),
-            other => drop(other),
-        }
-    }
 }
 
 impl Endpoint {
@@ -419,27 +395,9 @@ impl Endpoint {
     /// Calls code of the application. If the code panics, the panic is recorded, and the session goes on.
     fn call_user(&self, call: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
-            diagnose::panicked(&diagnose::Span::default(), &*panic);
+            diagnose::panicked(&Span::default(), &*panic);
             drop_quietly(panic);
             self.shared.with_state(|state| state.counters.panics = state.counters.panics.saturating_add(1));
-        }
-    }
-}
-
-/// Begins the handler of a request.
-fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request) {
-    match service.start(&served, request) {
-        Start::Reply(reply) => served.respond(reply),
-        Start::Task(task) => runtime.spawn(task),
-        Start::Inline(handler, context, arguments) => {
-            if let Some(task) = Task::begin_in_place(&served, || handler(context, arguments)) {
-                runtime.spawn(Box::pin(task));
-            }
-        }
-        Start::Blocking(job) => {
-            served.note_blocking();
-            let task = BlockingTask::new(served, job);
-            runtime.spawn_blocking(Box::new(move || task.run()));
         }
     }
 }
@@ -790,16 +748,8 @@ impl State {
     }
 }
 
-/// Adds a piece of work, if there is one. Used for nearly every event, and faster than `extend`, which reserves room for several items.
-#[inline]
-fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
-    if let Some(piece) = piece {
-        work.push_back(piece);
-    }
-}
-
 /// Abandons a handler: it is dropped at its next await point.
-fn abandon(slot: &mut ServedCallSlot, counters: &mut Counters, work: &mut VecDeque<Work>) {
+fn abandon(slot: &mut ServedCallSlot<ServedCall>, counters: &mut Counters, work: &mut VecDeque<Work>) {
     let Some(leftover) = slot.abandon() else { return };
     counters.abandoned = counters.abandoned.saturating_add(1);
     add(work, Note::abandoned(slot.served()).map(Work::Diagnose));

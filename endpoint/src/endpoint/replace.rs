@@ -19,7 +19,8 @@ use core::task::{Context as TaskContext, Poll, ready};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Work, begin};
+use super::begin::begin;
+use super::work::Work;
 use crate::service::Service;
 use crate::state::rounds::EffectWait;
 use crate::state::{ServedCall, State};

@@ -18,8 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::state::diagnose::Span;
-use crate::state::{CallError, CallSlot, Counters, ListFailed, Shared, State};
+use crate::state::{CallError, CallSlot, Counters, ListFailed, Shared, Span, State};
 use engine::VerbEffects;
 use protocol_core::dialect::mcp::Era;
 use protocol_core::dialect::{

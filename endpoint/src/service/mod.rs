@@ -4,12 +4,16 @@ mod catalog;
 mod completion;
 mod prompt;
 mod resource;
+mod schema_refused;
+mod start;
 mod tool;
 
 pub use catalog::Catalog;
 pub use prompt::{Prompt, PromptMessage, PromptOutput};
 pub use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest};
 pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
+pub use schema_refused::SchemaRefused;
+pub(crate) use start::Start;
 pub use tool::Tool;
 
 use core::fmt;
@@ -19,13 +23,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use self::catalog::Audience;
 pub(crate) use self::catalog::WatcherGuard;
 use self::completion::Completer;
-use self::tool::{InPlace, Run};
+use self::tool::Run;
 use crate::context::Context;
-use crate::state::rounds::{EffectSetup, OnceStore, RoundSetup, SealKeys, Sealer};
-use crate::state::{ServedCall, Shared};
+use crate::state::rounds::{OnceStore, RoundSetup, SealKeys, Sealer};
+use crate::state::{EffectSetup, ServedCall, Shared};
 use crate::tool_error::ToolError;
 use engine::BoxFuture;
-use engine::{Runtime, Task};
+use engine::Runtime;
 use protocol_core::config::Config;
 use protocol_core::dialect::{
     CallTool, Custom, GetPrompt, Identity, List, NotFound, Notification, Page, Protocol, Reply, Request, Subscribe,
@@ -69,37 +73,6 @@ pub struct Service {
 
 type NotificationHandler = Box<dyn Fn(Option<Json>) + Send + Sync>;
 type Method = Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
-
-/// A tool or prompt was refused for the schema of its arguments: they are not an object, no client could use the schema, or it has a
-/// keyword that cannot be checked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("arguments of `{name}`: {reason}")]
-#[non_exhaustive]
-pub struct SchemaRefused {
-    /// The name of the tool or prompt.
-    pub name: String,
-    /// The reason, and what to do about it. The position of a keyword in the schema is given as a JSON pointer.
-    pub reason: String,
-}
-
-/// The way in which a request will be answered.
-pub(crate) enum Start {
-    /// At once.
-    Reply(Reply),
-    /// By a [`Task`].
-    Task(BoxFuture<'static, ()>),
-    /// By a handler that is polled once in place, and becomes a [`Task`] if it is pending.
-    Inline(Arc<InPlace>, Context, Json),
-    /// By a blocking job.
-    Blocking(Box<dyn FnOnce() -> Reply + Send>),
-}
-
-impl Start {
-    /// An answer by a task that runs `future`.
-    pub(crate) fn task(served: Arc<ServedCall>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
-        Self::Task(Box::pin(Task::new(served, future)))
-    }
-}
 
 impl Service {
     /// A service that offers nothing yet.

@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 use crate::ask_failed::AskFailed;
 use crate::context::Context;
 use crate::schema::{Output, Shape};
-use crate::service::{SchemaRefused, Start};
+use crate::service::SchemaRefused;
+use crate::service::start::{InPlace, Start};
 use crate::state::ServedCall;
 use crate::tool_error::ToolError;
 use engine::BoxFuture;
@@ -121,9 +122,6 @@ pub(crate) type StartTask = dyn Fn(Arc<ServedCall>, Json) -> Start + Send + Sync
 
 /// Runs a blocking handler to its end.
 pub(crate) type RunBlocking = dyn Fn(Context, Json) -> Reply + Send + Sync;
-
-/// Checks the arguments and polls the handler once. Returns its reply, or the future to poll again if it is pending.
-pub(crate) type InPlace = dyn Fn(Context, Json) -> Result<Reply, BoxFuture<'static, Reply>> + Send + Sync;
 
 impl Tool {
     /// A tool with typed arguments and a typed result.

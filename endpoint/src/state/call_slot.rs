@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use super::diagnose::Span;
-use super::{CallOutcome, Counters};
+use super::call_outcome::CallOutcome;
+use super::counters::Counters;
+use super::span::Span;
 use protocol_core::dialect::Progress;
 
 /// The slot of an outbound call that has a handle.

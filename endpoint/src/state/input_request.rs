@@ -3,30 +3,11 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::Shared;
-use super::diagnose::{self, Span};
+use super::diagnose;
+use super::shared::ServedInput;
 use engine::{AbortHandle, TaskEnd, TaskOwner};
 use protocol_core::dialect::InputResponse;
 use protocol_core::error::RpcError;
-use protocol_core::session::{InputKey, OutboundId};
-
-/// An input request of the peer that is to be answered by the [`Client`](crate::Client).
-pub(crate) struct ServedInput {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) key: InputKey,
-    /// The outbound call that the input request belongs to; `None` if no call was in flight.
-    pub(crate) parent: Option<OutboundId>,
-    /// The sampling depth.
-    pub(crate) depth: u8,
-    pub(crate) span: Span,
-    abort: AbortHandle,
-}
-
-impl ServedInput {
-    pub(crate) fn new(shared: Arc<Shared>, key: InputKey, parent: Option<OutboundId>, depth: u8) -> Self {
-        Self { shared, key, parent, depth, span: Span::default(), abort: AbortHandle::default() }
-    }
-}
 
 impl TaskOwner for ServedInput {
     type Output = InputResponse;

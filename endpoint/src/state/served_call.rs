@@ -1,28 +1,22 @@
 //! An inbound call: the value that its [`Context`](crate::Context)s and its task share, with its verbs.
 
-use core::fmt;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
 
 use super::alarms::{AlarmKey, Alarmed};
-use super::diagnose::{self, Answered, Span};
-use super::rounds::InRounds;
-use super::{Shared, State};
+use super::diagnose::{self, Answered};
+use super::served_call_slot::Stoppable;
+use super::shared::{ServedCall, Shared, State};
 use crate::ask_failed::AskFailed;
-use crate::extensions::Extensions;
 use engine::{AbortHandle, TaskEnd, TaskOwner, park};
-use protocol_core::dialect::{
-    Caller, Capabilities, InputRequest, InputResponse, LogRecord, PeerInfo, Progress, Reply, SubscriptionFilter,
-};
+use protocol_core::dialect::{Capabilities, InputRequest, InputResponse, LogRecord, PeerInfo, Progress, Reply, SubscriptionFilter};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
-    AskError, CancelReason, CheckpointError, InboundId, InputKey, InputMode, NotLive, ProgressError, Reported, ServeOptions,
+    AskError, CancelReason, CheckpointError, InputKey, InputMode, NotLive, ProgressError, Reported, ServeOptions,
 };
 use protocol_core::time::Instant;
 
@@ -30,49 +24,7 @@ use protocol_core::time::Instant;
 const NO_ROUNDS: &str = "in MCP 2026-07-28 only the handler of a tool, a prompt or a resource can make one";
 pub(super) const NO_SEAL: &str = "in MCP 2026-07-28 it needs the feature `seal`, a clock, and random bytes or the keys of the service, and one of these is missing";
 
-/// An inbound call that a handler serves. Shared by its contexts and its task.
-pub(crate) struct ServedCall {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) id: InboundId,
-    /// The sampling depth of the call. A retry can raise it before its handler starts.
-    depth: AtomicU8,
-    /// `None` if its caller is not asked in rounds.
-    pub(super) in_rounds: Option<InRounds>,
-    /// `true` if its caller asked for progress.
-    pub(crate) observed: bool,
-    /// The values that the transport attached to the frame of its request.
-    pub(crate) extensions: Extensions,
-    pub(crate) caller: Caller,
-    /// The reason of its cancellation. Set once, under the lock; read without it.
-    pub(crate) why: OnceLock<CancelReason>,
-    pub(crate) span: Span,
-    abort: AbortHandle,
-}
-
 impl ServedCall {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        id: InboundId,
-        depth: u8,
-        observed: bool,
-        caller: Caller,
-        extensions: Extensions,
-        in_rounds: Option<InRounds>,
-    ) -> Self {
-        Self {
-            shared,
-            id,
-            depth: AtomicU8::new(depth),
-            in_rounds,
-            observed,
-            caller,
-            extensions,
-            why: OnceLock::new(),
-            span: Span::default(),
-            abort: AbortHandle::default(),
-        }
-    }
-
     pub(crate) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
         let reported = self.shared.verb(|state, now, effects| {
             if self.repeats_report(state) {
@@ -206,10 +158,6 @@ impl ServedCall {
         state.session.respond(self.id, reply, now)
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.why.get().is_some()
-    }
-
     /// Returns `true` if a newer request of the call has taken its place.
     pub(super) fn is_replaced(&self) -> bool {
         matches!(self.why.get(), Some(CancelReason::Replaced))
@@ -237,20 +185,6 @@ impl ServedCall {
     pub(crate) fn of_peer<T>(&self, part: impl Fn(&PeerInfo) -> T) -> T {
         let changed = self.shared.with_state(|state| state.changed_peer.as_deref().map(&part));
         changed.unwrap_or_else(|| part(self.caller.peer()))
-    }
-
-    /// The waker of its task, to be woken outside of the lock.
-    pub(super) fn task_waker(&self) -> Option<Waker> {
-        self.abort.waker()
-    }
-
-    pub(crate) fn depth(&self) -> u8 {
-        self.depth.load(Ordering::Relaxed)
-    }
-
-    /// Raises the sampling depth, before the handler starts.
-    pub(super) fn raise_depth(&self, depth: u8) {
-        self.depth.fetch_max(depth, Ordering::Relaxed);
     }
 
     /// Sends an input request to the caller, and returns the future of its answer.
@@ -293,9 +227,9 @@ impl ServedCall {
     }
 }
 
-impl fmt::Debug for ServedCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServedCall").field("id", &self.id).field("cancelled", &self.why.get()).finish_non_exhaustive()
+impl Stoppable for ServedCall {
+    fn why(&self) -> &OnceLock<CancelReason> {
+        &self.why
     }
 }
 

@@ -12,19 +12,24 @@
 //! All transitions are methods of [`ServedCallSlot`]. Each that touches wakers of tasks returns them in a [`Leftover`].
 
 use core::task::Poll;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use super::ServedCall;
 use super::alarms::{AlarmKey, Alarms};
 use super::rounds::RoundLog;
-use engine::{TaskOwner as _, Waiters, park, wake_all};
+use engine::{TaskOwner, Waiters, park, wake_all};
 use protocol_core::dialect::InputResponse;
 use protocol_core::session::{CancelReason, InputFailed, InputKey};
 
+/// What a slot needs of its call `C`, which can be stopped without the lock.
+pub(crate) trait Stoppable: TaskOwner {
+    /// The reason of its cancellation. Empty until then.
+    fn why(&self) -> &OnceLock<CancelReason>;
+}
+
 /// The slot of an inbound call whose handler has not ended.
-pub(crate) struct ServedCallSlot {
-    served: Arc<ServedCall>,
+pub(crate) struct ServedCallSlot<C> {
+    served: Arc<C>,
     stage: Stage,
     /// Allocated when the handler first waits for something of [`Waits`], since most handlers never do.
     waits: Option<Box<Waits>>,
@@ -41,12 +46,12 @@ enum Stage {
     Abandoned,
 }
 
-impl ServedCallSlot {
-    pub(crate) fn new(served: Arc<ServedCall>) -> Self {
+impl<C: Stoppable> ServedCallSlot<C> {
+    pub(crate) fn new(served: Arc<C>) -> Self {
         Self { served, stage: Stage::Running, waits: None, log: None }
     }
 
-    pub(crate) fn served(&self) -> &Arc<ServedCall> {
+    pub(crate) fn served(&self) -> &Arc<C> {
         &self.served
     }
 
@@ -63,7 +68,7 @@ impl ServedCallSlot {
 
     /// The call is cancelled: Running -> InGrace. `grace` sets the alarm at the end of the grace. `None` if the call was cancelled before.
     pub(crate) fn cancel(&mut self, why: CancelReason, grace: impl FnOnce() -> AlarmKey) -> Option<Leftover> {
-        self.served.why.set(why).ok()?;
+        self.served.why().set(why).ok()?;
         if matches!(self.stage, Stage::Running) {
             self.stage = Stage::InGrace(grace());
         }
@@ -131,7 +136,7 @@ impl ServedCallSlot {
         key: InputKey,
         waker: &mut Option<Waker>,
     ) -> Poll<Option<Result<InputResponse, InputFailed>>> {
-        let is_cancelled = self.served.is_cancelled();
+        let is_cancelled = self.served.why().get().is_some();
         let Some((inputs, at)) = self.input(key) else { return Poll::Ready(None) };
         let Some((_, input)) = inputs.get_mut(at) else { return Poll::Ready(None) };
         match input.answer.take() {

@@ -1,63 +1,24 @@
-//! The part of an inbound call that its rounds need, and the verbs that use its log, under the lock of the endpoint.
+//! The verbs of an inbound call that use its log, under the lock of the endpoint.
 
 use core::pin::Pin;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
+use super::in_rounds::RoundSetup;
 use super::log::{
     AskPlace, AskStep, Asking, EffectStep, MAX_STATE_BYTES, Outcome, RoundEnd, RoundLog, RunEnd, bound_to, not_accepted,
 };
-use super::seal::{Digest, Sealer, digest};
+use super::seal::{Digest, digest};
 use super::store::OnceStore;
 use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
 use crate::state::served_call::{CancelledWait, NO_SEAL};
 use crate::state::{ServedCall, State};
-use protocol_core::dialect::{InputResponse, Reply, Request, Retry};
+use protocol_core::dialect::{InputResponse, Reply, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{AskError, InboundId, ServeOptions};
-
-/// The part of an inbound call that is there only if its caller is asked in rounds.
-#[derive(Debug)]
-pub(crate) struct InRounds {
-    /// The request, which the sealed state is bound to.
-    request: Request,
-    /// `true` if the request ends or has ended with a round.
-    has_ended: AtomicBool,
-    /// `true` if the handler blocks a thread, so that it cannot be dropped and run again.
-    is_blocking: AtomicBool,
-    /// The number of progress updates, log records and checkpoints.
-    reports: AtomicU32,
-}
-
-impl InRounds {
-    pub(crate) fn new(request: Request) -> Self {
-        Self { request, has_ended: AtomicBool::new(false), is_blocking: AtomicBool::new(false), reports: AtomicU32::new(0) }
-    }
-}
-
-/// The keys that seal a state, and the names that the state is bound to.
-#[derive(Clone, Debug)]
-pub(crate) struct RoundSetup {
-    pub(crate) sealer: Arc<Sealer>,
-    /// The name of the service.
-    pub(crate) service: Arc<str>,
-    /// The version of the handlers.
-    pub(crate) version: Arc<str>,
-}
-
-/// The store of effects, and the function that reads the key with which the caller marks repetitions of a call
-/// ([`Service::call_key`](crate::Service::call_key)).
-#[derive(Clone, Default)]
-pub(crate) struct EffectSetup {
-    pub(crate) store: Option<Arc<dyn OnceStore>>,
-    pub(crate) call_key: Option<CallKey>,
-}
-
-type CallKey = Arc<dyn Fn(&Arc<ServedCall>) -> Option<String> + Send + Sync>;
 
 impl State {
     /// The log of an inbound call; `None` if the call has no log yet, or its handler has ended.
@@ -79,26 +40,26 @@ impl ServedCall {
 
     /// Returns `true` from the moment at which its request ends with a round, unless the round cannot be sent.
     pub(crate) fn has_ended_in_round(&self) -> bool {
-        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.has_ended.load(Ordering::Relaxed))
+        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.has_ended())
     }
 
     /// Notes whether its request ends with a round.
     pub(in crate::state) fn note_end_in_round(&self, has_ended: bool) {
         if let Some(in_rounds) = &self.in_rounds {
-            in_rounds.has_ended.store(has_ended, Ordering::Relaxed);
+            in_rounds.note_end(has_ended);
         }
     }
 
     /// Notes that its handler blocks a thread.
     pub(crate) fn note_blocking(&self) {
         if let Some(in_rounds) = &self.in_rounds {
-            in_rounds.is_blocking.store(true, Ordering::Relaxed);
+            in_rounds.note_blocking();
         }
     }
 
     /// Returns `true` if its caller is asked in rounds, but its handler blocks a thread, so that its request cannot end before it.
     pub(super) fn is_blocking(&self) -> bool {
-        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.is_blocking.load(Ordering::Relaxed))
+        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.is_blocking())
     }
 
     /// Counts a progress update, log record or checkpoint of the handler. Returns `true` if it must not be sent: the handler made it in an
@@ -108,7 +69,7 @@ impl ServedCall {
         if self.is_replaced() {
             return true;
         }
-        let nth = in_rounds.reports.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let nth = in_rounds.count_report();
         state.round_log(self.id).is_some_and(|log| log.is_replaying(nth))
     }
 
@@ -238,7 +199,7 @@ impl ServedCall {
                 let run = RunEnd {
                     depth: self.depth(),
                     most: state.session.config().limits.input_rounds,
-                    reports: in_rounds.reports.load(Ordering::Relaxed),
+                    reports: in_rounds.reports(),
                     partial: partial.filter(|partial| partial.as_bytes().len() < MAX_STATE_BYTES).cloned(),
                 };
                 log.end_run(run, now)
@@ -279,7 +240,7 @@ impl ServedCall {
 
     /// The sealer, the digest that a state is bound to, and the time.
     fn sealing(&self) -> Option<(RoundSetup, Digest, Duration)> {
-        let (request, now) = (&self.in_rounds.as_ref()?.request, self.shared.runtime().unix_time()?);
+        let (request, now) = (self.in_rounds.as_ref()?.request(), self.shared.runtime().unix_time()?);
         let setup = self.shared.with_state(|state| state.round_setup.clone())?;
         let principal = self.extensions.get::<Principal>().map(Principal::as_str);
         let bound = bound_to(&setup.service, &setup.version, request, principal);

@@ -19,6 +19,7 @@
 //! | Part | What it is |
 //! |---|---|
 //! | `call` | the verbs of an inbound call, under the lock of the endpoint. A request comes in by `ServedCall::resume`, and goes out by `ServedCall::round_reply` |
+//! | `in_rounds` | the request of an inbound call and what is counted for its rounds; the keys and names to seal states with |
 //! | `log` | the log of a call and the state of its current run: plain values, no lock, no time of their own |
 //! | `seal`, `canonical` | the log as text that a caller can neither read nor change, bound to its request |
 //! | `once`, `effect_mark` | the run of an effect, whose outcome goes into the log and the store |
@@ -27,13 +28,15 @@
 mod call;
 mod canonical;
 mod effect_mark;
+mod in_rounds;
 mod log;
 mod once;
 mod seal;
 mod store;
 
-pub(crate) use call::{EffectSetup, EffectWait, InRounds, RoundSetup, RoundStep, RoundWait};
+pub(crate) use call::{EffectWait, RoundStep, RoundWait};
 pub(crate) use effect_mark::is_in_effect;
+pub(crate) use in_rounds::{InRounds, RoundSetup};
 pub(crate) use log::{AskPlace, Asking, RoundLog};
 #[cfg(test)]
 pub(crate) use log::{AskStep, EffectStep, RunEnd};

@@ -1,0 +1,26 @@
+//! Begins the handler of a request.
+
+use std::sync::Arc;
+
+use crate::service::{Service, Start};
+use crate::state::ServedCall;
+use engine::{BlockingTask, Runtime, Task};
+use protocol_core::dialect::Request;
+
+/// Begins the handler of a request.
+pub(super) fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request) {
+    match service.start(&served, request) {
+        Start::Reply(reply) => served.respond(reply),
+        Start::Task(task) => runtime.spawn(task),
+        Start::Inline(handler, context, arguments) => {
+            if let Some(task) = Task::begin_in_place(&served, || handler(context, arguments)) {
+                runtime.spawn(Box::pin(task));
+            }
+        }
+        Start::Blocking(job) => {
+            served.note_blocking();
+            let task = BlockingTask::new(served, job);
+            runtime.spawn_blocking(Box::new(move || task.run()));
+        }
+    }
+}
