@@ -87,12 +87,18 @@ fn hint(frame: &[u8]) -> Option<&'static str> {
     let is_header = frame.get(..HEADER.len()).is_some_and(|start| start.eq_ignore_ascii_case(HEADER));
     let is_object = matches!(frame.trim_ascii_start().first(), Some(b'{' | b'['));
     let has = |word: &[u8]| frame.windows(word.len()).any(|part| part == word);
+    // Two bytes for a character, in either order.
+    let is_wide = matches!(frame, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 1..=0x7f, ..] | [1..=0x7f, 0, ..]);
     match () {
+        () if is_wide => Some("it looks like UTF-16; here text is UTF-8"),
         () if is_header => Some("the peer writes headers before its messages; here each message is one line"),
         () if frame.starts_with(BYTE_ORDER_MARK) => Some("it begins with a byte order mark"),
         () if !is_object && has(br#"{"jsonrpc""#) => Some("there is other text before the message"),
         () if is_object && has(b"content-length:") || has(b"Content-Length:") => {
             Some("a header follows the message on the same line")
+        }
+        () if is_object && matches!(frame.trim_ascii_end().last(), Some(b'{' | b'[' | b',')) => {
+            Some("a message is one line, and this one goes on on the next")
         }
         () => match after_value(frame)?.first()? {
             b'{' | b'[' if is_object => Some("another message follows on the same line"),
@@ -293,7 +299,8 @@ mod tests {
         assert_eq!(super::answered(many.as_bytes()).len(), MAX_ANSWERED);
     }
 
-    /// Seen in the field: a banner or a log before the first message, and a server that frames its messages as language servers do.
+    /// Seen in the field: a banner or a log before the first message, a server that frames its messages as language servers do, JSON over
+    /// several lines, and UTF-16.
     #[test]
     fn unreadable_text_is_described_by_its_fault_the_position_and_the_bytes_around_it() {
         let shown = |frame: &[u8], rule| recover(frame, rule, 2).frame.to_string();
@@ -312,9 +319,14 @@ mod tests {
             (r#"{"id":1}{"id":2}"#, "(another message follows on the same line)"),
             (r#"{"id":1}}"#, "(other text follows the message on the same line)"),
             ("12 files", "at byte 3: 12 files"),
+            ("{", "(a message is one line, and this one goes on on the next)"),
+            (r#"{"id": 1,"#, "(a message is one line, and this one goes on on the next)"),
+            ("{\0\"\0", "(it looks like UTF-16; here text is UTF-8)"),
+            ("\0{\0\"", "(it looks like UTF-16; here text is UTF-8)"),
         ] {
             assert!(not_json(text.as_bytes()).ends_with(hint), "{}", not_json(text.as_bytes()));
         }
+        assert!(not_json(b"\xff\xfe{\0").ends_with("(it looks like UTF-16; here text is UTF-8)"));
         let long = "é".repeat(1000);
         assert_eq!(not_json(long.as_bytes()), format!("a frame that is not JSON, at byte 0: {}..", "é".repeat(40)));
         assert!(!not_json(format!("x{long}").as_bytes()).contains('\\'), "no character is cut in two");
