@@ -5,7 +5,6 @@ use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, Waker};
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
-use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,15 +18,14 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use protocol_core::mcp::Era;
-use protocol_core::{Close, Identity, Instant, Json, Progress, ToolOutput};
+use protocol_core::{Close, Identity, Json, Progress, ToolOutput};
 use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
 use tesseron::legs::{BridgeLeg, SharedBridge};
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use crate::{
-    Acceptor, Allowed, ConnectionLimits, Guard, HostOriginLayer, HttpBody, HttpFuture, HttpListener, HttpServerConfig, HttpService,
-    Principal, ResponseStream, TimedRuntime,
+    Allowed, Guard, HostOriginLayer, HttpBody, HttpFuture, HttpServerConfig, HttpService, Principal, ResponseStream, TimedRuntime,
 };
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -578,86 +576,98 @@ impl Guard for ByToken {
     }
 }
 
-/// A guard whose look-up never ends.
-struct Silent(Arc<()>);
+/// The listener.
+#[cfg(feature = "hyper")]
+mod look_up {
+    use std::io;
 
-impl Guard for Silent {
-    fn trusts(&self, _: SocketAddr, _: SocketAddr) -> Pin<Box<dyn Future<Output = bool> + Send>> {
-        let looking_up = Arc::clone(&self.0);
-        Box::pin(async move {
-            core::future::pending::<()>().await;
-            drop(looking_up);
-            true
-        })
-    }
+    use protocol_core::Instant;
 
-    fn admits(&self, _: Option<&str>) -> bool {
-        false
-    }
-}
+    use super::*;
+    use crate::{Acceptor, ConnectionLimits, HttpListener};
 
-/// A socket that accepts one connection, on which nothing happens.
-struct OneConnection(AtomicBool);
+    /// A guard whose look-up never ends.
+    struct Silent(Arc<()>);
 
-/// The connection.
-struct Nothing;
-
-impl Acceptor for OneConnection {
-    type Io = Nothing;
-
-    async fn accept(&self) -> io::Result<Nothing> {
-        if self.0.swap(true, Ordering::Relaxed) {
-            core::future::pending::<()>().await;
+    impl Guard for Silent {
+        fn trusts(&self, _: SocketAddr, _: SocketAddr) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+            let looking_up = Arc::clone(&self.0);
+            Box::pin(async move {
+                core::future::pending::<()>().await;
+                drop(looking_up);
+                true
+            })
         }
-        Ok(Nothing)
-    }
 
-    fn ends(_: &Nothing) -> Option<(SocketAddr, SocketAddr)> {
-        Some((([127, 0, 0, 1], 80).into(), ([127, 0, 0, 1], 5000).into()))
-    }
-}
-
-impl hyper::rt::Read for Nothing {
-    fn poll_read(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: hyper::rt::ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        panic!("nothing is read before the look-up has ended")
-    }
-}
-
-impl hyper::rt::Write for Nothing {
-    fn poll_write(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
-        panic!("nothing is written before the look-up has ended")
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// The look-up of who has connected came before the limits of the connection: it held its place, and delayed the end of the service.
-#[test]
-fn a_connection_whose_look_up_does_not_end_is_ended_by_its_idle_limit_and_by_the_close_of_the_listener() {
-    for closes in [false, true] {
-        let bench = Bench::new();
-        let looking_up = Arc::new(());
-        let service = bench.service.clone().guarded(Silent(Arc::clone(&looking_up)));
-        let address = ([127, 0, 0, 1], 80).into();
-        let listener = HttpListener::start(OneConnection(AtomicBool::new(false)), address, service, ConnectionLimits::default());
-        bench.executor.run_until_stalled();
-        assert_eq!(Arc::strong_count(&looking_up), 3, "the look-up runs");
-        if closes {
-            listener.close(ms(5000));
-            assert!(bench.executor.block_on(listener.closed()).is_some());
-            assert_eq!(bench.executor.now(), Instant::ZERO, "nothing was waited for");
-        } else {
-            bench.executor.run_for(ms(59_999));
-            assert_eq!(Arc::strong_count(&looking_up), 3);
-            bench.executor.run_for(ms(1));
+        fn admits(&self, _: Option<&str>) -> bool {
+            false
         }
-        assert_eq!(Arc::strong_count(&looking_up), 2, "the look-up was dropped");
+    }
+
+    /// A socket that accepts one connection, on which nothing happens.
+    struct OneConnection(AtomicBool);
+
+    /// The connection.
+    struct Nothing;
+
+    impl Acceptor for OneConnection {
+        type Io = Nothing;
+
+        async fn accept(&self) -> io::Result<Nothing> {
+            if self.0.swap(true, Ordering::Relaxed) {
+                core::future::pending::<()>().await;
+            }
+            Ok(Nothing)
+        }
+
+        fn ends(_: &Nothing) -> Option<(SocketAddr, SocketAddr)> {
+            Some((([127, 0, 0, 1], 80).into(), ([127, 0, 0, 1], 5000).into()))
+        }
+    }
+
+    impl hyper::rt::Read for Nothing {
+        fn poll_read(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: hyper::rt::ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+            panic!("nothing is read before the look-up has ended")
+        }
+    }
+
+    impl hyper::rt::Write for Nothing {
+        fn poll_write(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            panic!("nothing is written before the look-up has ended")
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// The look-up of who has connected came before the limits of the connection: it held its place, and delayed the end of the service.
+    #[test]
+    fn a_connection_whose_look_up_does_not_end_is_ended_by_its_idle_limit_and_by_the_close_of_the_listener() {
+        for closes in [false, true] {
+            let bench = Bench::new();
+            let looking_up = Arc::new(());
+            let service = bench.service.clone().guarded(Silent(Arc::clone(&looking_up)));
+            let address = ([127, 0, 0, 1], 80).into();
+            let listener =
+                HttpListener::start(OneConnection(AtomicBool::new(false)), address, service, ConnectionLimits::default());
+            bench.executor.run_until_stalled();
+            assert_eq!(Arc::strong_count(&looking_up), 3, "the look-up runs");
+            if closes {
+                listener.close(ms(5000));
+                assert!(bench.executor.block_on(listener.closed()).is_some());
+                assert_eq!(bench.executor.now(), Instant::ZERO, "nothing was waited for");
+            } else {
+                bench.executor.run_for(ms(59_999));
+                assert_eq!(Arc::strong_count(&looking_up), 3);
+                bench.executor.run_for(ms(1));
+            }
+            assert_eq!(Arc::strong_count(&looking_up), 2, "the look-up was dropped");
+        }
     }
 }
 
