@@ -1,5 +1,7 @@
 use core::fmt;
 use core::future::poll_fn;
+#[cfg(unix)]
+use core::time::Duration;
 use std::boxed::Box;
 use std::format;
 use std::path::{Path, PathBuf};
@@ -52,6 +54,19 @@ pub enum Binding {
     Unix,
 }
 
+impl Binding {
+    /// The rules for codes on this socket. Only programs that can read the home folder, and so the code, reach a Unix socket: their wrong
+    /// codes are no guesses, and a delay would only give them the time to displace the connection that has sent the right one.
+    fn policy(self, policy: HostPolicy) -> HostPolicy {
+        match self {
+            #[cfg(feature = "websocket")]
+            Self::WebSocket => policy,
+            #[cfg(unix)]
+            Self::Unix => HostPolicy { max_delay: Duration::ZERO, ..policy },
+        }
+    }
+}
+
 /// The end that makes the claim code of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -87,7 +102,10 @@ pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<
     let (mut random, mut number, added_at) = (Random::of(&sockets), [0; 8], sockets.epoch_ms());
     random.fill(&mut number);
     let host = match options.claim_code_source {
-        ClaimCodeSource::App(policy) => Host::with_claims(policy, sockets.now(), added_at, &mut |bytes| random.fill(bytes)),
+        ClaimCodeSource::App(policy) => {
+            let policy = options.binding.policy(policy);
+            Host::with_claims(policy, sockets.now(), added_at, &mut |bytes| random.fill(bytes))
+        }
         ClaimCodeSource::Gateway => Host::without_claims(),
     };
     random.check()?;
@@ -204,5 +222,48 @@ impl Drop for TesseronListener {
 impl fmt::Debug for TesseronListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TesseronListener").field(self.address()).finish()
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::vec::Vec;
+
+    use bytes::Bytes;
+    use protocol_core::Instant;
+
+    use super::Binding;
+    use crate::claims::{ClaimCode, Host, HostGate, HostNext, HostPolicy, PeerUser, UnixChannel};
+
+    fn gate(host: &mut Host) -> HostGate {
+        let place = host.accept(PeerUser::ThisUser).unwrap().place;
+        let UnixChannel::Gated(gate) = host.accept_unix(place, Instant::ZERO) else { panic!("a host with a claim has a gate") };
+        gate
+    }
+
+    fn bind(code: &str) -> Bytes {
+        let frame = std::format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tesseron/bind","params":{{"code":"{code}"}}}}"#);
+        frame.into_bytes().into()
+    }
+
+    /// In the field a program of the same user that sent wrong codes as fast as it could kept the owner from claiming the app.
+    #[test]
+    fn a_flood_of_wrong_codes_on_a_unix_socket_does_not_delay_the_right_code() {
+        let mut number = 0_u8;
+        let mut random = |bytes: &mut [u8]| {
+            number = number.wrapping_add(1);
+            bytes.fill(number);
+        };
+        let mut host = Host::with_claims(Binding::Unix.policy(HostPolicy::default()), Instant::ZERO, 0, &mut random);
+        let mut flood: Vec<_> = (0..50).map(|_| gate(&mut host)).collect();
+        for gate in &mut flood {
+            let _ = gate.handle_frame(bind("AAAA-AA"), &mut host, Instant::ZERO);
+        }
+        let code: ClaimCode = host.poll_claim().unwrap().code.clone();
+        let mut owner = gate(&mut host);
+        let next = owner.handle_frame(bind(code.reveal()), &mut host, Instant::ZERO).next;
+        assert!(matches!(next, HostNext::Open(_)), "{next:?}");
+        #[cfg(feature = "websocket")]
+        assert_eq!(Binding::WebSocket.policy(HostPolicy::default()).max_delay, core::time::Duration::from_secs(2));
     }
 }
