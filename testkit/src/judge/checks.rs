@@ -244,10 +244,12 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Check
                 must(is_answered, || format!("no response had its id: {event:?}"))
             }
             Outcome::Invalid(_) => {
-                // A call whose request was never sent can be invalid without a response. If frames were altered, the judge may not be able
-                // to read the response.
+                // A call whose request was never sent can be invalid without a response. A round that exceeds a limit ends its call. If frames
+                // were altered, the judge may not be able to read the response.
                 let was_sent = ledger.requests.all.contains(&number(id));
-                let is_answered = !was_sent || ledger.altered || ledger.requests.responses.contains_key(&number(id));
+                let was_asked = ledger.rounds.between(number(id)).is_some();
+                let is_answered = ledger.altered || ledger.requests.responses.contains_key(&number(id));
+                let is_answered = is_answered || !was_sent || was_asked;
                 must(is_answered, || format!("no response had its id: {event:?}"))
             }
             Outcome::Cancelled => {
