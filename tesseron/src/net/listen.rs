@@ -71,7 +71,8 @@ impl Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimCodeSource {
-    /// The app: it shows a code before any gateway has connected, and accepts a gateway that sends the code.
+    /// The app: it shows a code before any gateway has connected, and accepts a gateway that sends the code. On a Unix socket no code is
+    /// delayed, whatever the policy says.
     App(HostPolicy),
     /// The gateway: it connects as soon as it has read the manifest, and answers the app's hello with a code. The connection needs no code,
     /// so a WebSocket accepts only programs that the system attributes to this user. With [`TesseronOptions::any_user`] any user of this
