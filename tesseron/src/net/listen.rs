@@ -226,7 +226,8 @@ impl fmt::Debug for TesseronListener {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::vec::Vec;
 
