@@ -6,7 +6,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use endpoint::{BoxFuture, Client, InputContext};
-use protocol_core::{Capabilities, OpenUrlResult, Elicit, ElicitResult, Json, OpenUrl, RpcError, Sample, SampleResult};
+use protocol_core::{Capabilities, Elicit, Json, OpenUrl, OpenUrlResult, RpcError, Sample, SampleResult};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, CreateMessageRequest,
     CreateMessageRequestParams, CreateMessageResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
@@ -178,9 +178,13 @@ impl Client for Person {
         Box::pin(ready(Ok(SampleResult::new(format!("{} It is good.", sample.prompt), "canned"))))
     }
 
-    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
+    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<protocol_core::ElicitResult, RpcError>> {
         let content = Json::encode(&json!({"name": "Ada"})).expect("JSON");
-        Box::pin(ready(Ok(if self.declines { ElicitResult::Decline } else { ElicitResult::Accept(content) })))
+        Box::pin(ready(Ok(if self.declines {
+            protocol_core::ElicitResult::Decline
+        } else {
+            protocol_core::ElicitResult::Accept(content)
+        })))
     }
 
     fn open_url(&self, _: InputContext, _: OpenUrl) -> BoxFuture<'static, Result<OpenUrlResult, RpcError>> {
