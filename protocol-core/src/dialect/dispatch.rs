@@ -132,10 +132,10 @@ impl Dialect {
     }
 
     /// Checks that this end, with the capabilities `own`, may send a notification.
-    pub(crate) fn check_notice(self, notification: &Notification, own: &Capabilities) -> Result<(), Unfit> {
+    pub(crate) fn check_notification(self, notification: &Notification, own: &Capabilities) -> Result<(), Unfit> {
         match self {
-            Self::Mcp(protocol) => protocol.check_notice(notification, own),
-            Self::Tesseron(protocol) => protocol.check_notice(notification),
+            Self::Mcp(protocol) => protocol.check_notification(notification, own),
+            Self::Tesseron(protocol) => protocol.check_notification(notification),
         }
     }
 
@@ -374,8 +374,8 @@ impl Dialect {
         }
     }
 
-    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
-        delegate!(self, protocol => protocol.write_notice(frames, notification))
+    pub(crate) fn write_notification(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
+        delegate!(self, protocol => protocol.write_notification(frames, notification))
     }
 
     /// Writes the acknowledgement of the subscription `id`, for the kinds in `accepted`.

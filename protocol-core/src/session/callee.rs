@@ -265,8 +265,8 @@ impl Session {
     /// If the call is a subscription with waiting notifications, sends these instead, and returns `true` if at least one was sent.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
-        if inbound.has_notices() {
-            return self.flush_notices(id);
+        if inbound.has_notifications() {
+            return self.flush_notifications(id);
         }
         let has_room = self.outbox.has_room(inbound.lane());
         let Some(next) = inbound.next_update(self.now) else { return false };

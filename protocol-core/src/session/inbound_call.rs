@@ -335,13 +335,13 @@ impl InboundCall {
     }
 
     /// Returns `true` if a notification waits to be sent.
-    pub(super) fn has_notices(&self) -> bool {
+    pub(super) fn has_notifications(&self) -> bool {
         self.callee_progress.as_ref().and_then(|progress| progress.listener.as_ref()).is_some_and(|listener| listener.has_waiting())
     }
 
     /// Sends waiting notifications while the lane has room. If any are left, the call waits in the progress queue. Returns `true` if at
     /// least one notification was sent.
-    pub(super) fn flush_notices(
+    pub(super) fn flush_notifications(
         &mut self,
         id: InboundId,
         now: Instant,
@@ -724,7 +724,9 @@ mod transitions {
         };
         match state(callee) {
             "Active" if is_requested(callee) => "Requested",
-            "Reported" if callee.session.inbound_calls.get(&callee.inbound).is_some_and(InboundCall::has_notices) => "Waiting",
+            "Reported" if callee.session.inbound_calls.get(&callee.inbound).is_some_and(InboundCall::has_notifications) => {
+                "Waiting"
+            }
             "Reported" => "Listening",
             other => other,
         }

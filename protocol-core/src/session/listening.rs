@@ -44,9 +44,9 @@ impl Session {
 
 impl Session {
     /// Sends the waiting notifications of a subscription while its lane has room. Returns `true` if at least one was sent.
-    pub(super) fn flush_notices(&mut self, id: InboundId) -> bool {
+    pub(super) fn flush_notifications(&mut self, id: InboundId) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return false };
-        inbound.flush_notices(id, self.now, &mut self.outbox, &mut self.progress_queue)
+        inbound.flush_notifications(id, self.now, &mut self.outbox, &mut self.progress_queue)
     }
 
     /// Ends every subscription with a result, since the session closes.

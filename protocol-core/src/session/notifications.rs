@@ -68,14 +68,14 @@ impl Session {
         if !is_valid {
             return Err(SendError::Params);
         }
-        self.rules.dialect.check_notice(&notification, &self.config.capabilities).map_err(SendError::from)?;
+        self.rules.dialect.check_notification(&notification, &self.config.capabilities).map_err(SendError::from)?;
         if !self.handshake.serves_requests() {
             return Err(SendError::NotReady);
         }
         if self.outbox.is_congested(Lane::CHANNEL) {
             return Err(SendError::Full);
         }
-        let frame = self.rules.dialect.write_notice(self.outbox.frames(), &notification);
+        let frame = self.rules.dialect.write_notification(self.outbox.frames(), &notification);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().discard(frame);
             return Err(SendError::TooLarge);

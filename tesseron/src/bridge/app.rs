@@ -24,7 +24,7 @@ impl Bridge {
             Event::InputRequested { key, parent, ask, .. } => self.ask_agent(channel, key, parent, ask),
             Event::InputGone { key } => self.withdraw_input(channel, key),
             Event::Log(record) => self.pass_log(channel, record),
-            Event::Notification(notification) => self.on_notice(channel, notification),
+            Event::Notification(notification) => self.on_notification(channel, notification),
             Event::Violation(rule) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
             Event::Unreadable(frame) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule: frame.rule }),
             Event::Closed(reason) => self.on_app_closed(channel, reason),
@@ -73,7 +73,7 @@ impl Bridge {
         self.complete_claim_on(channel);
     }
 
-    fn on_notice(&mut self, channel: ChannelId, notification: Notification) {
+    fn on_notification(&mut self, channel: ChannelId, notification: Notification) {
         let Some(app) = self.apps.get_mut(&channel).filter(|app| app.is_accepted()) else { return };
         match notification {
             Notification::Actions(list) => {

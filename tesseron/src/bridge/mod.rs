@@ -428,7 +428,7 @@ impl Bridge {
         // Polling the last frame may close the session, and polling any frame of the agent makes room for notifications.
         let closed = session.is_closed();
         if leg == Leg::Agent && self.notifications.has_ready() {
-            self.send_notices();
+            self.send_notifications();
         }
         // Subscriptions that are renewed at a resumed app wait for room, too.
         let may_wait_for_room = match leg {
@@ -586,7 +586,7 @@ impl Bridge {
                     while let Some(event) = self.agent.poll_event() {
                         self.on_agent(event);
                     }
-                    self.send_notices();
+                    self.send_notifications();
                 }
                 Leg::App(channel) => {
                     while let Some(event) = self.apps.get_mut(&channel).and_then(App::poll_event) {

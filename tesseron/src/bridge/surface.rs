@@ -42,7 +42,7 @@ impl Bridge {
     }
 
     /// Sends the queued notifications to the agent, as far as they are due and there is room.
-    pub(super) fn send_notices(&mut self) {
+    pub(super) fn send_notifications(&mut self) {
         if self.agent.is_ready() {
             self.notifications.send(&mut self.agent, self.now);
         }

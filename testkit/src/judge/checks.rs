@@ -247,9 +247,9 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Check
                 // A call whose request was never sent can be invalid without a response. A round that exceeds a limit ends its call. If frames
                 // were altered, the judge may not be able to read the response.
                 let was_sent = ledger.requests.all.contains(&number(id));
-                let was_asked = ledger.rounds.between(number(id)).is_some();
-                let is_answered = ledger.altered || ledger.requests.responses.contains_key(&number(id));
-                let is_answered = is_answered || !was_sent || was_asked;
+                let has_response = ledger.requests.responses.contains_key(&number(id));
+                let has_round = ledger.rounds.between(number(id)).is_some();
+                let is_answered = !was_sent || ledger.altered || has_response || has_round;
                 must(is_answered, || format!("no response had its id: {event:?}"))
             }
             Outcome::Cancelled => {

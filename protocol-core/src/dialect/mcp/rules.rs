@@ -120,7 +120,7 @@ impl Mcp {
         .map_err(AskUnfit::Invalid)
     }
 
-    pub(crate) fn check_notice(self, notification: &Notification, own: &Capabilities) -> Result<(), Unfit> {
+    pub(crate) fn check_notification(self, notification: &Notification, own: &Capabilities) -> Result<(), Unfit> {
         let (side, declared) = match notification {
             Notification::ToolsChanged => (Side::Server, own.tools_list_changed),
             Notification::PromptsChanged => (Side::Server, own.prompts_list_changed),

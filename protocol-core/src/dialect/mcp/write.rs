@@ -388,13 +388,13 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
+    pub(crate) fn write_notification(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
         let method = match notification {
             Notification::ToolsChanged => "notifications/tools/list_changed",
             Notification::PromptsChanged => "notifications/prompts/list_changed",
             Notification::ResourcesChanged => "notifications/resources/list_changed",
             Notification::RootsChanged => "notifications/roots/list_changed",
-            // `check_notice` refuses these.
+            // `check_notification` refuses these.
             Notification::Actions(_) | Notification::Resources(_) | Notification::SubscriptionEnded => "",
             Notification::ResourceUpdated { uri } | Notification::ResourceValue { uri, .. } => {
                 return frames.notify("notifications/resources/updated", |object| object.string("uri", uri));

@@ -64,7 +64,7 @@ impl Tesseron {
         }
     }
 
-    pub(crate) fn check_notice(self, notification: &Notification) -> Result<(), Unfit> {
+    pub(crate) fn check_notification(self, notification: &Notification) -> Result<(), Unfit> {
         match notification {
             Notification::Actions(_) | Notification::Resources(_) | Notification::ResourceValue { .. } if self.is_app() => Ok(()),
             Notification::Actions(_) | Notification::Resources(_) | Notification::ResourceValue { .. } => Err(Unfit::WrongEnd),

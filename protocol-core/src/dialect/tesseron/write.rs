@@ -256,7 +256,7 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
+    pub(crate) fn write_notification(self, frames: &mut FrameBuffer, notification: &Notification) -> WrittenFrame {
         match notification {
             Notification::Actions(actions) => frames.notify("actions/list_changed", |object| object.json("actions", actions)),
             Notification::Resources(resources) => {
@@ -267,7 +267,7 @@ impl Tesseron {
                 object.json("value", value);
             }),
             Notification::Custom { method, params } => frames.notify_verbatim(method, params.as_ref()),
-            // `check_notice` refuses other notifications.
+            // `check_notification` refuses other notifications.
             _ => frames.no_frame(),
         }
     }
