@@ -102,6 +102,8 @@ struct Bench {
     number: u64,
     /// The greatest length in bytes of an event so far.
     longest: usize,
+    /// The greatest number of bytes of events that a session has passed on at once, before it could be stopped.
+    burst: usize,
 }
 
 /// Byte 0: the era (bits 0 and 1), small limits (bit 2), no resuming (bit 3), scripted sessions (bit 4), the way in which the run ends
@@ -143,6 +145,7 @@ pub fn http_server(data: &[u8]) {
         random: 0,
         number: 0,
         longest: 0,
+        burst: 0,
     };
     for line in rest.split(|byte| *byte == b'\n') {
         bench.step(line);
@@ -351,14 +354,17 @@ impl Bench {
         // A session sends only valid text.
         let mut transmit = Transmit::new(String::from_utf8_lossy(&frame).into_owned().into());
         (transmit.route.lane, transmit.route.kind) = (lane, kind);
-        self.pass_on(session, transmit);
+        let _ = self.pass_on(session, transmit);
     }
 
-    fn pass_on(&mut self, session: SessionKey, transmit: Transmit) {
+    /// Passes a frame on, and returns the number of bytes that it can have as an event: with the fields of the event, and `data: ` before
+    /// each line.
+    fn pass_on(&mut self, session: SessionKey, transmit: Transmit) -> usize {
         let lines = transmit.frame.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
-        // The length of the frame as an event: with the fields of the event, and `data: ` before each line.
-        self.longest = self.longest.max(transmit.frame.len() + 8 * lines + 100);
+        let bytes = transmit.frame.len() + 8 * lines + 100;
+        self.longest = self.longest.max(bytes);
         self.server.handle_transmit(session, transmit, self.now);
+        bytes
     }
 
     /// Lets a real session act, most often for a request that is being served.
@@ -485,9 +491,8 @@ impl Bench {
         // The lanes on which the session owes no reply any more, since requests were cancelled.
         let lanes: Vec<_> =
             self.server.lanes_at_work(key).filter(|lane| has_cancelled && session.replies_owed(*lane) == 0).collect();
-        for transmit in transmits {
-            self.pass_on(key, transmit);
-        }
+        let bytes = transmits.into_iter().map(|transmit| self.pass_on(key, transmit)).sum();
+        self.burst = self.burst.max(bytes);
         for lane in lanes {
             self.server.handle_settled(key, lane, self.now);
         }
@@ -548,15 +553,15 @@ impl Bench {
         self.pump();
     }
 
-    /// The maximum number of bytes that may be queued for an exchange: the limit, and the frame that exceeds it; the events that a stream
-    /// has missed; the frames that have waited for a GET.
+    /// The maximum number of bytes that may be queued for an exchange: the limit, and the frames that a session passes on before it is
+    /// stopped; the events that a stream has missed; the frames that have waited for a GET.
     fn max_queued(&self, id: HttpExchangeId) -> usize {
         let (exchange, limits) = (&self.exchanges[&id], &self.config.limits);
         if let Some(length) = exchange.length {
             return length;
         }
         let replayed = if exchange.after.is_some() { limits.replay_events } else { 0 };
-        limits.output_bytes + self.longest * (2 + replayed + 2 * limits.waiting_frames) + 200
+        limits.output_bytes + self.burst + self.longest * (2 + replayed + 2 * limits.waiting_frames) + 200
     }
 
     /// Checks the events in a piece of a stream.
