@@ -184,9 +184,9 @@ violations! {
     EmptyBatch = "an empty batch",
     /// An array longer than [`crate::Limits::batch`]. An MCP server answers with -32600.
     BatchTooLong = "a batch of more messages than the limit",
-    /// A response whose id is no number, or a number above all that this session has used; a response to a call, an input request or a
-    /// subscription whose request was not polled yet; or a response that came by another lane than its input request (Tesseron). A response
-    /// with any other number that belongs to no request counts in [`crate::Stats::late_frames`].
+    /// A response without an id, with one that is not written as a whole number, or with a number above all that this session has used; a
+    /// response to a call, an input request or a subscription whose request was not polled yet; or a response that came by another lane than
+    /// its input request (Tesseron). A response with any other number that belongs to no request counts in [`crate::Stats::late_frames`].
     UnknownResponse = "a response to a request that was never made",
     /// A response of the wrong shape, such as one with neither a result object nor a valid error. A call whose result cannot be used
     /// settles as [`crate::Outcome::Invalid`].

@@ -923,15 +923,22 @@ fn an_answer_that_cannot_be_read_ends_the_call_with_its_reason_and_other_lines_a
     }
 }
 
-/// Seen in the field: a server that makes text of each id. The call timed out without a reason.
+/// Seen in the field: a server that makes text of each id, and one that loses it. The call timed out without a reason.
 #[test]
-fn an_answer_with_the_id_as_text_is_shown_at_once_and_again_as_the_reason_of_the_timeout() {
-    let server = scripted(r#"printf '{"jsonrpc":"2.0","id":"%s","result":{"content":[]}}\n' $id"#);
-    let ended = call(&["work", "--timeout", "0.3", "--", "sh", "-c", &server]).with(3);
-    let [shown, why] = &ended.err[..] else { panic!("{ended:?}") };
-    assert!(shown.starts_with("call: the server has sent a response to a request that was never made: {"), "{ended:?}");
-    let reason = shown.strip_prefix("call: ").expect("a line");
-    assert!(why.starts_with("call: timed out: ") && why.ends_with(&format!("; {reason}")), "{ended:?}");
+fn an_answer_with_another_id_is_shown_at_once_and_again_as_the_reason_of_the_timeout() {
+    for (id, fault) in [
+        (r#""id":"%s","#, "(its id is text, and the ids of our requests are numbers)"),
+        (r#""id":%s.0,"#, "(its id is not written as a whole number)"),
+        (r#""id":null,"#, "(its id is null)"),
+    ] {
+        let server = scripted(&format!(r#"printf '{{"jsonrpc":"2.0",{id}"result":{{"content":[]}}}}\n' $id"#));
+        let ended = call(&["work", "--timeout", "0.3", "--", "sh", "-c", &server]).with(3);
+        let [shown, why] = &ended.err[..] else { panic!("{ended:?}") };
+        let reason = shown.strip_prefix("call: ").expect("a line");
+        assert!(reason.starts_with("the server has sent a response to a request that was never made: {"), "{ended:?}");
+        assert!(reason.ends_with(fault) && why.starts_with("call: timed out: "), "{ended:?}");
+        assert!(why.ends_with(&format!("; {reason}")), "{ended:?}");
+    }
 }
 
 /// Seen in the field: a server whose cursor never advances. The list ended after 1000 requests, and then showed none of the tools.

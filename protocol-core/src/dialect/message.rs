@@ -60,14 +60,15 @@ pub(crate) enum Message {
         parent: Option<u64>,
         depth: u8,
     },
-    /// The response to an exchange of ours. `number` is `None` if the id cannot be one of ours.
+    /// The response to an exchange of ours.
     Response {
-        number: Option<u64>,
+        number: u64,
         body: ResponseBody<Payload>,
     },
-    /// A response whose id is the number of an exchange of ours, written as text.
+    /// A response whose id is not written as the numbers of our exchanges are. `number` is the exchange that it may have been meant for;
+    /// `None` if the id is no number in any form.
     Misaddressed {
-        number: u64,
+        number: Option<u64>,
         frame: Box<Unreadable>,
     },
     /// Progress on an exchange of ours. `number` is `None` if the token cannot be one of ours.
@@ -123,16 +124,18 @@ pub(crate) enum Message {
 impl Message {
     /// A response with this id in `frame`.
     pub(crate) fn response(id: &WireId, body: ResponseBody<Payload>, frame: Frame<'_>) -> Self {
-        let number = id.as_ours();
-        let as_text = if let WireId::Str(text) = id { number_in(text) } else { None };
-        match as_text {
-            Some(number) => {
-                let found = *wire::misshapen(frame.as_bytes(), Violation::UnknownResponse);
-                let hint = Some("its id is text, and that of the request is a number");
-                Self::Misaddressed { number, frame: Box::new(Unreadable { hint, ..found }) }
+        match (id.as_ours(), id) {
+            (Some(number), _) => Self::Response { number, body },
+            (None, WireId::Str(text)) => {
+                Self::misaddressed(number_in(text), "its id is text, and the ids of our requests are numbers", frame)
             }
-            None => Self::Response { number, body },
+            (None, _) => Self::misaddressed(None, wire::UNKNOWN_ID, frame),
         }
+    }
+
+    /// A response whose id is not written as our numbers are, in `frame`. `why` is the fault of the id.
+    pub(crate) fn misaddressed(number: Option<u64>, why: &'static str, frame: Frame<'_>) -> Self {
+        Self::Misaddressed { number, frame: wire::astray(frame.as_bytes(), why) }
     }
 }
 

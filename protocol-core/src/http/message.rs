@@ -207,6 +207,9 @@ fn message(element: Element<'_>, frame: Frame<'_>) -> Body {
         Ok(Envelope::Request { id, method, params }) => Body::Message(Message::Request(Request::new(id, method, params, frame))),
         Ok(Envelope::Notification { .. }) => Body::Message(Message::Notification),
         Ok(Envelope::Response { .. }) => Body::Message(Message::Response),
+        Ok(Envelope::Misaddressed { .. }) => {
+            Body::Malformed { id: None, error: invalid(Violation::InvalidEnvelope), is_answered: false }
+        }
         Err(Malformed { answer: Some((id, error)), .. }) => Body::Malformed { id, error, is_answered: true },
         Err(Malformed { violation, answer: None, .. }) => {
             Body::Malformed { id: None, error: invalid(violation), is_answered: false }
@@ -280,7 +283,7 @@ pub(super) fn outgoing(frame: &Bytes) -> Outgoing {
             Some(number) => Outgoing::Request(number, Request::new(id, method, params, text)),
             None => Outgoing::Unknown,
         },
-        Err(_) => Outgoing::Unknown,
+        Ok(Envelope::Misaddressed { .. }) | Err(_) => Outgoing::Unknown,
     };
     wire::read(frame, options(None), &Tolerated::default(), one, |_| Outgoing::Unknown)
 }
@@ -304,7 +307,9 @@ pub(super) enum Incoming {
 pub(super) fn incoming(frame: &Bytes) -> Incoming {
     let one = |element: Element<'_>| match element {
         Ok(Envelope::Response { id, .. }) => Incoming::Response(id.as_ours()),
-        Ok(_) => Incoming::Message,
+        // The session describes the frame.
+        Ok(Envelope::Misaddressed { .. }) => Incoming::Malformed,
+        Ok(Envelope::Request { .. } | Envelope::Notification { .. }) => Incoming::Message,
         Err(Malformed { violation: Violation::ErrorWithoutId, .. }) => Incoming::Error,
         Err(Malformed { recovered: Some(recovered), .. }) if !recovered.answered.is_empty() => Incoming::Batch(recovered.answered),
         Err(_) => Incoming::Malformed,

@@ -111,8 +111,8 @@ pub enum Event {
     /// The peer has sent a frame that is not JSON or is nested too deep, or that should have answered our handshake request or our probe,
     /// and is no message. The violation is counted, and this event replaces [`Event::Violation`]. If the frame answers a call or an input
     /// request of ours, that ends instead, as [`Invalid::Unreadable`] or [`InputFailed::Invalid`], after an [`Event::Violation`]. The event
-    /// also comes for a response whose id is the number of an open request of ours, but as text ([`Violation::UnknownResponse`]): it ends
-    /// nothing.
+    /// also comes for a response with an id that is none of ours ([`Violation::UnknownResponse`]) while a request is open that it may have
+    /// been meant for: it ends nothing.
     Unreadable(Box<Unreadable>),
     /// The peer answered our handshake request, or our probe, with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),

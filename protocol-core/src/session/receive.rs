@@ -52,7 +52,8 @@ impl Session {
     /// Handles a message in `frame`.
     fn handle_message(&mut self, message: Message, frame: Bytes) {
         match message {
-            Message::Response { number, body } => self.handle_response(number, body.cut(frame)),
+            Message::Response { number, body } if number < self.next => self.handle_response(number, body.cut(frame)),
+            Message::Response { .. } => self.handle_misaddressed(None, wire::astray(&frame, wire::UNKNOWN_ID)),
             Message::Misaddressed { number, frame } => self.handle_misaddressed(number, frame),
             Message::Progress { number, progress, partial } => self.handle_progress(number, progress, partial),
             Message::Request { id, request, meta, token, depth, caller } => {
@@ -111,11 +112,16 @@ impl Session {
         }
     }
 
-    /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call", rows *result*, *task as a
+    /// Returns `true` if an exchange of ours waits for a response.
+    fn awaits_response(&self) -> bool {
+        let asks = self.outbound_inputs.values().any(|input| !input.is_held());
+        let opens = self.handshake.is_probing() || self.handshake.opened().is_some();
+        asks || opens || !self.outbound_calls.is_empty() || self.subscriber.open_exchanges() > 0
+    }
+
+    /// Handles a response to an exchange of ours, whose number is below `next` (`docs/protocols/mcp.md`, "Transitions of an outgoing call", rows *result*, *task as a
     /// result*, *invalid answer*, *error*, *late answer* and *response to no request*).
-    fn handle_response(&mut self, number: Option<u64>, body: ResponseBody) {
-        let number = number.filter(|number| *number < self.next);
-        let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
+    fn handle_response(&mut self, number: u64, body: ResponseBody) {
         let id = self.call_of(number);
         let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| call.is_open_as(ExchangeId(number))) else {
             return match self.response_target(number) {
@@ -540,15 +546,19 @@ impl Session {
         }
         for number in answered {
             if !self.is_closed() && self.response_target(number).is_some() {
-                self.handle_response(Some(number), ResponseBody::Unreadable(Box::new(frame.clone())));
+                self.handle_response(number, ResponseBody::Unreadable(Box::new(frame.clone())));
             }
         }
     }
 
-    /// Handles a response whose id is the text of the number of an exchange: it ends nothing, but its frame is reported if the exchange is
-    /// open, since what follows would be a timeout without a reason.
-    fn handle_misaddressed(&mut self, number: u64, frame: Box<Unreadable>) {
-        if number < self.next && self.response_target(number).is_some() {
+    /// Handles a response whose id is none of ours: it ends nothing, but its frame is reported if the exchange that it may have been meant
+    /// for is open, since what follows would be a timeout without a reason. A number that no exchange has had may be meant for any.
+    fn handle_misaddressed(&mut self, number: Option<u64>, frame: Box<Unreadable>) {
+        let is_awaited = match number.filter(|number| *number < self.next) {
+            Some(number) => self.response_target(number).is_some(),
+            None => self.awaits_response(),
+        };
+        if is_awaited {
             self.stats.count(frame.rule);
             self.push_event(Event::Unreadable(frame));
         } else {

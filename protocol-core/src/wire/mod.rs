@@ -9,7 +9,7 @@ mod tolerated;
 mod write;
 
 pub use id::WireId;
-pub(crate) use read::{Body, Element, Envelope, Malformed, Options, read};
-pub(crate) use recover::{Recovered, excerpt, misshapen};
+pub(crate) use read::{Body, Element, Envelope, Malformed, Options, UNKNOWN_ID, read};
+pub(crate) use recover::{Recovered, astray, excerpt, misshapen};
 pub(crate) use tolerated::Tolerated;
 pub(crate) use write::{FrameBuffer, QueuedFrame, WrittenFrame};

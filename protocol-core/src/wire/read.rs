@@ -39,6 +39,9 @@ pub(crate) enum Envelope<'a> {
     Request { id: WireId, method: &'a [u8], params: Option<&'a IndexedObject<'a>> },
     Notification { method: &'a [u8], params: Option<&'a IndexedObject<'a>> },
     Response { id: WireId, body: Body<'a> },
+    /// A response whose id is neither text nor an integer. `number` is the id if that is a whole number in another form, such as `7.0`.
+    /// `why` is the fault of the id, for people.
+    Misaddressed { number: Option<u64>, why: &'static str },
 }
 
 /// The body of a response.
@@ -149,6 +152,8 @@ fn batch<T>(
 
 /// The text that nearly every message begins with.
 const USUAL_START: &str = r#"{"jsonrpc":"2.0""#;
+/// The fault of a response whose id this end has given to no request.
+pub(crate) const UNKNOWN_ID: &str = "no request has this id";
 /// The value of the member `jsonrpc` in its usual spelling.
 const VERSION_2: &[u8] = br#""2.0""#;
 
@@ -316,11 +321,7 @@ impl<'a> Found<'a> {
         frame: Frame<'_>,
         tolerated: &Tolerated,
     ) -> Element<'a> {
-        let Some(id) = id else {
-            let is_error_without_id = self.id.is_none_or(|value| value == b"null") && self.error.is_some();
-            let violation = if is_error_without_id { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
-            return Err(Malformed::silent(violation));
-        };
+        let Some(id) = id else { return self.misaddressed(is_version_2) };
         let body = match (result, self.error) {
             (Some(result), None) if is_version_2 => Body::Result(result),
             (None, Some(error)) if is_version_2 && error != b"null" => Body::Error(error_object(error, frame, tolerated)),
@@ -330,16 +331,36 @@ impl<'a> Found<'a> {
         };
         Ok(Envelope::Response { id, body })
     }
+
+    /// Checks a response without a valid id.
+    #[cold]
+    #[inline(never)]
+    fn misaddressed(&self, is_version_2: bool) -> Element<'a> {
+        let (number, why) = match self.id {
+            None | Some(b"null") if self.error.is_some() => return Err(Malformed::silent(Violation::ErrorWithoutId)),
+            // A log record may have a result, too.
+            None if !is_version_2 => return Err(Malformed::silent(Violation::InvalidEnvelope)),
+            None => (None, "it has no id"),
+            Some(b"null") => (None, "its id is null"),
+            Some(id) => match whole_number(id).and_then(|number| u64::try_from(number).ok()) {
+                Some(number) => (Some(number), "its id is not written as a whole number"),
+                None => (None, UNKNOWN_ID),
+            },
+        };
+        Ok(Envelope::Misaddressed { number, why })
+    }
 }
 
-/// The code of an error: a whole number, also if it is written with a fraction of zero or as text.
-fn error_code(value: &[u8]) -> Option<i64> {
-    if let Some(text) = string(value) {
-        return integer(text.as_bytes());
-    }
+/// A whole number, also if it is written with a fraction of zero or with an exponent.
+fn whole_number(value: &[u8]) -> Option<i64> {
     // A number below 9e15 fits into an `i64`, and is whole if the conversion to `i64` and back does not change it.
-    let whole = |number: &f64| number.abs() < 9e15 && *number as i64 as f64 == *number;
-    integer(value).or_else(|| number(value).filter(whole).map(|number| number as i64))
+    let is_whole = |number: &f64| number.abs() < 9e15 && *number as i64 as f64 == *number;
+    integer(value).or_else(|| number(value).filter(is_whole).map(|number| number as i64))
+}
+
+/// The code of an error: a whole number, also if it is text.
+fn error_code(value: &[u8]) -> Option<i64> {
+    string(value).map_or_else(|| whole_number(value), |text| integer(text.as_bytes()))
 }
 
 /// Reads an error with what can be read of it. A code that is missing or no whole number becomes [`RpcError::INTERNAL`], a message that is
@@ -400,6 +421,7 @@ mod tests {
             }
             Ok(Envelope::Response { id, body: Body::Malformed(_) }) => alloc::format!("response {id:?} Malformed"),
             Ok(Envelope::Response { id, body }) => alloc::format!("response {id:?} {body:?}"),
+            Ok(Envelope::Misaddressed { number, why }) => alloc::format!("misaddressed {number:?} ({why})"),
             Err(malformed) => alloc::format!(
                 "{:?} {:?}",
                 malformed.violation,
@@ -527,8 +549,22 @@ mod tests {
             assert_eq!(shown(&text), "response Int(1) Malformed", "{body}");
         }
         assert_eq!(shown(r#"{"id":1,"result":{}}"#), "response Int(1) Malformed");
-        assert_eq!(shown(r#"{"jsonrpc":"2.0","result":{}}"#), "InvalidEnvelope None");
-        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#), "InvalidEnvelope None");
+        assert_eq!(shown(r#"{"result":{}}"#), "InvalidEnvelope None", "it may be a record of a log");
+        for (id, number, why) in [
+            ("", "None", "it has no id"),
+            (r#""id":null,"#, "None", "its id is null"),
+            (r#""id":7.0,"#, "Some(7)", "its id is not written as a whole number"),
+            (r#""id":70e-1,"#, "Some(7)", "its id is not written as a whole number"),
+            (r#""id":1.5,"#, "None", UNKNOWN_ID),
+            (r#""id":-7.0,"#, "None", UNKNOWN_ID),
+            (r#""id":18446744073709551616,"#, "None", UNKNOWN_ID),
+            (r#""id":[7],"#, "None", UNKNOWN_ID),
+            (r#""id":"\ud800","#, "None", UNKNOWN_ID),
+        ] {
+            let response = alloc::format!(r#"{{"jsonrpc":"2.0",{id}"result":{{}}}}"#);
+            assert_eq!(shown(&response), alloc::format!("misaddressed {number} ({why})"), "{id}");
+        }
+        assert!(shown(r#"{"jsonrpc":"2.0","id":7.0,"error":{"code":1,"message":""}}"#).starts_with("misaddressed Some(7)"));
         assert_eq!(shown(r#"{"jsonrpc":"2.0","error":{"code":1,"message":""}}"#), "ErrorWithoutId None");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#), "ErrorWithoutId None");
     }

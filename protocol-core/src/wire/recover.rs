@@ -44,6 +44,13 @@ pub(crate) fn misshapen(text: &[u8], rule: Violation) -> Box<Unreadable> {
     Box::new(Unreadable { rule, position: 0, excerpt: Text::from(excerpt(text, 0)), hint: None })
 }
 
+/// Describes a response that answers no request. `why` is the fault of its id.
+#[cold]
+#[inline(never)]
+pub(crate) fn astray(frame: &[u8], why: &'static str) -> Box<Unreadable> {
+    Box::new(Unreadable { hint: Some(why), ..*misshapen(frame, Violation::UnknownResponse) })
+}
+
 /// The offset of the first byte that is not JSON, or not UTF-8.
 fn fault(frame: &[u8]) -> usize {
     let of_text = core::str::from_utf8(frame).err().map(|error| error.valid_up_to());

@@ -133,7 +133,7 @@ fn with_auto_an_error_without_an_id_answers_the_probe_and_no_other_invalid_frame
         ("{}", Violation::InvalidEnvelope),
         (r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"x"}}"#, Violation::UnknownResponse),
         (r#"{"jsonrpc":"2.0","id":"1","error":{"code":-32601,"message":"x"}}"#, Violation::UnknownResponse),
-        (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, Violation::UnknownResponse),
     ];
     for (line, rule) in noise {
         let mut client = client(Era::Auto);

@@ -78,6 +78,7 @@ impl Mcp {
                 };
                 Message::response(&id, body, frame)
             }
+            Ok(Envelope::Misaddressed { number, why }) => Message::misaddressed(number, why, frame),
             Err(Malformed { violation, answer, recovered }) => {
                 // A client does not reply to a malformed message without an id, since a server may print other text to its output. A
                 // stateless client sends no replies at all.

@@ -50,6 +50,7 @@ impl Tesseron {
                 };
                 Message::response(&id, body, frame)
             }
+            Ok(Envelope::Misaddressed { number, why }) => Message::misaddressed(number, why, frame),
             Err(Malformed { violation, answer, recovered }) => {
                 // A request in which only the parameters are invalid gets an error reply. Any other text that is not a message is ignored
                 // (page "Wire format").
