@@ -534,6 +534,8 @@ impl HttpClient {
                 // If the server has no such transport either, the first refusal is the one to tell.
                 self.session.cause().note(&why);
             }
+            // The body may be of MCP.
+            Verdict::FailAsNotMcp if *fault == HttpFault::Encoded => self.fail(HttpFailure::Refused(Box::new(why))),
             Verdict::TryOldTransport | Verdict::Fail => self.fail(HttpFailure::Refused(Box::new(why))),
             Verdict::FailAsNotMcp => self.fail(HttpFailure::NotMcp(Some(Box::new(why)))),
             Verdict::Reopen => {

@@ -1389,7 +1389,7 @@ fn a_person_learns_at_once_that_a_stream_is_resumed_and_at_the_end_why_it_broke(
 #[test]
 fn a_failure_says_whether_the_server_may_be_one_of_the_other_era() {
     type Row = (ClientEra, fn(&mut Bench), bool, &'static str);
-    let rows: [Row; 10] = [
+    let rows: [Row; 11] = [
         (
             ClientEra::Auto,
             |b| b.head_with(0, 503, &[("retry-after", "7"), ("content-length", "0")]),
@@ -1447,6 +1447,17 @@ fn a_failure_says_whether_the_server_may_be_one_of_the_other_era() {
             },
             false,
             "the server does not speak MCP at this address: initialize: the content type is neither that of JSON nor that of a stream of events (status 200, text/html, \"<html>\")",
+        ),
+        (
+            ClientEra::Auto,
+            |b| {
+                for request in [0, 1] {
+                    b.head_with(request, 200, &[("content-type", JSON), ("content-encoding", "gzip")]);
+                    b.body(request, "{");
+                }
+            },
+            false,
+            "initialize: the body has an encoding that the client did not ask for (status 200, application/json, encoding gzip)",
         ),
     ];
     for (era, happens, may_be_legacy, why) in rows {

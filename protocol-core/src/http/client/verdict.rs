@@ -98,6 +98,8 @@ pub(super) fn judge(subject: Subject, status: u16, answer: Answer) -> Verdict {
     use Subject::{Initialize, Legacy, Modern, Probe};
     match (subject, status, answer) {
         (Probe | Initialize, 300..=399 | 401 | 403 | 429 | 500.., _) => Verdict::Fail,
+        // The error of the server ends a call that it has refused in two HTTP sessions.
+        (Legacy { has_session: true, was_moved: true }, 404, Answer::Ours(frame)) => Verdict::Pass(frame),
         (Legacy { has_session: true, .. }, 404, _) => Verdict::Reopen,
         (Legacy { has_session: true, was_moved: false }, 400, Answer::OfSession(_)) => Verdict::Reopen,
         (Modern, 400, Answer::Ours(frame) | Answer::OfSession(Some(frame)))
@@ -219,6 +221,7 @@ mod tests {
             assert_eq!(shown(LEGACY, status, body), legacy, "{status} {body}");
         }
         assert_eq!(shown(WITHOUT_SESSION, 404, ""), "Lose", "there is no HTTP session to lose");
+        assert_eq!([UNKNOWN_METHOD, ""].map(|body| shown(MOVED, 404, body)), ["pass", "Reopen"], "in the second HTTP session");
     }
 
     #[test]
