@@ -9,8 +9,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::head::Headers;
+use crate::json::base64::{base64, from_base64};
 use crate::json::read::{Kind, Members, elements, member, string};
-use crate::json::write::base64;
 use crate::json::{Json, Text};
 
 /// The forms of a response that the client accepts.
@@ -117,44 +117,6 @@ fn digits_of(value: &[u8]) -> Option<&[u8]> {
 
 fn is_plain(value: &[u8]) -> bool {
     value.iter().all(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t'))
-}
-
-/// Decodes base64 with padding (RFC 4648, section 4). Unused bits at the end must be zero, so that each text has only one form.
-fn from_base64(digits: &[u8]) -> Option<Vec<u8>> {
-    let (groups, rest) = digits.as_chunks::<4>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let mut out = Vec::with_capacity(groups.len().saturating_mul(3));
-    for (at, group) in groups.iter().enumerate() {
-        let is_last = at.saturating_add(1) == groups.len();
-        let (used, bytes) = match group {
-            [a, b, b'=', b'='] if is_last => ([*a, *b, b'A', b'A'], 1),
-            [a, b, c, b'='] if is_last => ([*a, *b, *c, b'A'], 2),
-            whole => (*whole, 3),
-        };
-        let bits = used.iter().try_fold(0_u32, |bits, digit| Some((bits << 6) | u32::from(value_of(*digit)?)))?;
-        let [_, first, second, third] = bits.to_be_bytes();
-        let group = [first, second, third];
-        let (kept, dropped) = group.split_at_checked(bytes)?;
-        if dropped.iter().any(|byte| *byte != 0) {
-            return None;
-        }
-        out.extend_from_slice(kept);
-    }
-    Some(out)
-}
-
-fn value_of(digit: u8) -> Option<u8> {
-    let offset = match digit {
-        b'A'..=b'Z' => digit.wrapping_sub(b'A'),
-        b'a'..=b'z' => digit.wrapping_sub(b'a').wrapping_add(26),
-        b'0'..=b'9' => digit.wrapping_sub(b'0').wrapping_add(52),
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(offset)
 }
 
 /// The error for a header field that contradicts the body (MCP 2026-07-28, error -32020).

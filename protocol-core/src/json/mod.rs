@@ -1,5 +1,6 @@
 //! JSON text, usually a slice of the frame that it arrived in.
 
+pub(crate) mod base64;
 pub(crate) mod cursor;
 mod error;
 mod object;

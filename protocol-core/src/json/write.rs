@@ -1,30 +1,13 @@
 //! Writing JSON text into a buffer.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use super::base64::base64;
 pub use super::object::Object;
 pub use super::pretty::pretty;
 use super::scan::{self, any_part};
 pub use super::serialize::write_value;
-
-/// Encodes bytes in base64 with padding (RFC 4648, section 4).
-#[must_use]
-pub fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |bits: u32| char::from(DIGITS.get((bits & 63) as usize).copied().unwrap_or(b'='));
-    let mut out = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
-    for chunk in bytes.chunks(3) {
-        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
-        out.push(digit(bits >> 18));
-        out.push(digit(bits >> 12));
-        out.push(if chunk.len() > 1 { digit(bits >> 6) } else { '=' });
-        out.push(if chunk.len() > 2 { digit(bits) } else { '=' });
-    }
-    out
-}
 
 /// Appends JSON text. A line feed or carriage return, which in JSON can only be white space between tokens, becomes a space, so that the
 /// frame stays one line.
