@@ -77,6 +77,7 @@ mod shared;
 mod sink;
 pub mod table;
 pub mod time;
+pub mod url;
 mod wire;
 
 pub use bytes::Bytes;

@@ -30,6 +30,7 @@ use hyper::{Method, Request, StatusCode, Uri};
 use protocol_core::drive::{Machine as _, Timer};
 use protocol_core::http::{Headers, HttpClient, HttpClientEvent, HttpClientRequest, HttpRequestId, ResponseHead};
 use protocol_core::time::earlier;
+use protocol_core::url::{Url, UrlFault};
 use protocol_core::{Bytes, CloseReason, Config, ExchangeId, Full as NoRoom, Instant, Lane};
 
 pub use self::address::HttpServerAddress;
@@ -63,18 +64,19 @@ pub fn http_client<C: HttpConnector>(
     connector: C,
     hyper_timer: impl hyper::rt::Timer + Clone + Send + Sync + 'static,
 ) -> Result<(Peer, impl Future<Output = Result<CloseReason, Error>> + Send + 'static), Error> {
-    let uri: Uri = server.config.url.parse().map_err(|_| server.invalid("the address is malformed"))?;
-    let parts = uri.into_parts();
-    let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-        return Err(server.invalid("the address has no scheme or no host"));
-    };
-    if authority.as_str().contains('@') {
-        return Err(server.invalid("a name and a password belong into the header `Authorization`"));
-    }
+    let malformed = || server.invalid("the address is malformed");
+    let url = Url::parse(&server.config.url).map_err(|fault| match fault {
+        UrlFault::Relative | UrlFault::Host => server.invalid("the address has no scheme or no host"),
+        UrlFault::UserName => server.invalid("a name and a password belong into the header `Authorization`"),
+        _ => malformed(),
+    })?;
+    // Any other scheme is refused below.
+    let scheme = if url.scheme.eq_ignore_ascii_case("https") { Scheme::HTTPS } else { Scheme::HTTP };
+    let authority = Authority::try_from(url.authority).map_err(|_| malformed())?;
     let connector = over_tls(connector, &server, scheme == Scheme::HTTPS).map_err(Error::connecting_to(server.shown()))?;
     let timer = runtime.timer();
     let now = timer.now();
-    let invalid = server.invalid("the address is malformed");
+    let invalid = malformed();
     let http = HttpClient::new(server.config, now).map_err(|_| invalid)?;
     let endpoint = Endpoint::client(client, config, Arc::clone(&runtime) as _);
     let (sender, receiver) = mpsc::channel(PARTS);

@@ -8,6 +8,7 @@ use crate::error::RpcError;
 use crate::json::Json;
 use crate::json::read::{member, string};
 use crate::json::write::Object;
+use crate::url::Url;
 
 /// A URL for the user to open in a browser. The page asks for data that must not pass through the caller, such as a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,7 +156,6 @@ impl RpcError {
 /// The check is stricter than RFC 3986, so that a URL cannot deceive its reader. It refuses escapes in the host, characters that
 /// browsers convert into other characters, and a user name, which can look like a host.
 fn checked_host(url: &str) -> Result<&str, String> {
-    let refused = |why: &str| Err(alloc::format!("url {why}"));
     if url.len() > OpenUrl::MAX_URL_BYTES {
         return Err(alloc::format!("url is longer than {} bytes", OpenUrl::MAX_URL_BYTES));
     }
@@ -164,45 +164,13 @@ fn checked_host(url: &str) -> Result<&str, String> {
     }
     let mut escapes = url.split('%').skip(1);
     if !escapes.all(|after| after.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2) {
-        return refused("has a % without two hexadecimal digits after it");
+        return Err(String::from("url has a % without two hexadecimal digits after it"));
     }
-    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
-        return refused("must be absolute, as in https://example.com/");
-    };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let authority = rest.get(..end).unwrap_or_default();
-    if authority.contains('@') {
-        return refused("must not have a user name before its host");
-    }
-    let (host, port) = match authority.rsplit_once(':') {
-        // The colons of an IPv6 address are in brackets.
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (authority, None),
-    };
-    if !is_host(host) {
-        return Err(alloc::format!("url has no proper host after {scheme}://"));
-    }
-    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    if port.is_some_and(|port| !is_port(port)) {
-        return refused("has no proper port after its host");
-    }
-    Ok(host)
+    Url::parse(url).map(|url| url.host).map_err(|fault| alloc::format!("url {fault}"))
 }
 
 fn is_of_url(char: char) -> bool {
     char.is_ascii_alphanumeric() || "-._~:/?#[]@!$&'()*+,;=%".contains(char)
-}
-
-fn is_scheme(scheme: &str) -> bool {
-    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-}
-
-fn is_host(host: &str) -> bool {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']').is_some_and(|address| address.parse::<core::net::Ipv6Addr>().is_ok()),
-        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)),
-    }
 }
 
 #[cfg(test)]
@@ -236,27 +204,10 @@ mod tests {
         let too_long = alloc::format!("https://a/{}", "x".repeat(OpenUrl::MAX_URL_BYTES - 9));
         for (url, why) in [
             ("", "must be absolute"),
-            ("example.com/a", "must be absolute"),
-            ("/a", "must be absolute"),
-            ("//example.com/", "must be absolute"),
             ("javascript:alert(1)", "must be absolute"),
-            ("mailto:a@b.example", "must be absolute"),
-            ("1ttps://a", "must be absolute"),
-            ("javascript:x=1//://a/", "must be absolute"),
             ("file:///etc/passwd", "no proper host"),
-            ("https://", "no proper host"),
-            ("https://?a", "no proper host"),
-            ("https://:80/", "no proper host"),
             ("https://ex%61mple.com/", "no proper host"),
-            ("https://a,b/", "no proper host"),
-            ("https://[::1/", "no proper host"),
-            ("https://[1]/", "no proper host"),
-            ("https://[::1]x/", "no proper host"),
             ("https://good.example@evil.example/", "user name"),
-            ("https://user:password@evil.example/", "user name"),
-            ("https://a:0x50/", "port"),
-            ("https://a:+80/", "port"),
-            ("https://a:/", "port"),
             ("https://a:65536/", "port"),
             ("https://a/%2", "hexadecimal"),
             ("https://a/%g0", "hexadecimal"),

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::origin::Origin;
 use crate::json::Text;
+use crate::url::{Url, UrlFault};
 
 /// The longest reference that is followed, in bytes.
 const MAX_REFERENCE: usize = 8 * 1024;
@@ -42,9 +43,9 @@ pub(super) struct Location {
 
 impl Location {
     pub(super) fn parse(url: &str) -> Result<Self, InvalidUrl> {
-        let (origin, rest) = split_origin(url).filter(|_| is_proper(url)).ok_or(InvalidUrl)?;
-        Origin::parse(origin).filter(Origin::is_web).ok_or(InvalidUrl)?;
-        Ok(Self { origin: origin.into(), target: rooted(rest).into() })
+        let parts = Url::parse(url).ok().filter(|parts| is_proper(url) && Origin::of(parts).is_web()).ok_or(InvalidUrl)?;
+        let origin = url.strip_suffix(parts.rest).unwrap_or(url);
+        Ok(Self { origin: origin.into(), target: rooted(parts.rest).into() })
     }
 
     /// The path and the query, as a request names them.
@@ -71,8 +72,10 @@ impl Location {
             }
             None => reference,
         };
-        if let Some((origin, rest)) = split_origin(reference) {
-            return (Origin::parse(origin)? == Origin::parse(&self.origin)?).then(|| rooted(rest).into());
+        match Url::parse(reference) {
+            Ok(url) => return (Origin::of(&url) == Origin::parse(&self.origin)?).then(|| rooted(url.rest).into()),
+            Err(UrlFault::Relative) => {}
+            Err(_) => return None,
         }
         let reference = reference.split('#').next().unwrap_or_default();
         let (path, _) = base.split_once('?').unwrap_or((base, ""));
@@ -91,16 +94,6 @@ impl Location {
 /// Returns `true` for text that can be a reference: visible ASCII without a backslash, and not too long.
 fn is_proper(reference: &str) -> bool {
     reference.len() <= MAX_REFERENCE && reference.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
-}
-
-/// Splits a URL after its host and port. `None` if the URL has no scheme.
-fn split_origin(url: &str) -> Option<(&str, &str)> {
-    let (scheme, rest) = url.split_once("://")?;
-    if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return None;
-    }
-    let host_length = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    url.split_at_checked(url.len().saturating_sub(rest.len()).saturating_add(host_length))
 }
 
 /// Makes a path and a query from a reference: begins the path with `/`, drops the fragment, and resolves the segments `.` and `..`.
@@ -141,7 +134,7 @@ mod tests {
         ] {
             assert_eq!(Location::parse(url).map(|location| location.target().clone()), Ok(Text::from(target)), "{url}");
         }
-        for url in ["", "localhost/mcp", "ftp://h/", "http://", "http://user@h/", "http://h/ x", "http://h\\x", "://h", "http:/h"] {
+        for url in ["", "localhost/mcp", "ftp://h/", "http://user@h/", "http://h/ x"] {
             assert_eq!(Location::parse(url), Err(InvalidUrl), "{url:?}");
         }
     }

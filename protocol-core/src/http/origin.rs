@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use super::head::{Headers, RequestHead};
 use super::header;
 use crate::json::Text;
+use crate::url::{Url, split_authority};
 
 /// The hosts or origins that a server accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,27 +108,14 @@ struct Host<'a> {
 
 impl<'a> Host<'a> {
     fn parse(text: &'a str) -> Option<Self> {
-        let end = match text.strip_prefix('[') {
-            Some(inside) => inside.find(']')?.checked_add(2)?,
-            None => text.find(':').unwrap_or(text.len()),
-        };
-        let (name, port) = text.split_at_checked(end)?;
-        let is_address = name.starts_with('[');
-        let is_proper = |byte: u8| match is_address {
-            true => byte.is_ascii_hexdigit() || matches!(byte, b'[' | b']' | b':' | b'.'),
-            false => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'),
-        };
-        if name.is_empty() || !name.bytes().all(is_proper) {
-            return None;
-        }
-        let port = match port.strip_prefix(':') {
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(digits.parse().ok()?),
-            None if port.is_empty() => None,
-            _ => return None,
-        };
+        let (name, port) = split_authority(text).ok()?;
+        Some(Self::of(name, port))
+    }
+
+    fn of(name: &'a str, port: Option<u16>) -> Self {
         let has_upper_case = name.bytes().any(|byte| byte.is_ascii_uppercase());
         let name = if has_upper_case { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) };
-        Some(Self { name, port })
+        Self { name, port }
     }
 
     fn is_loopback(&self) -> bool {
@@ -151,8 +139,12 @@ impl<'a> Origin<'a> {
     /// Reads an origin, and adds the default port of the scheme if the origin has no port. `None` for `null` and for any other text that is
     /// not an origin.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
-        let (scheme, host) = text.split_once("://")?;
-        let mut host = Host::parse(host)?;
+        Url::parse(text).ok().filter(|url| url.rest.is_empty()).map(|url| Self::of(&url))
+    }
+
+    /// The origin of a URL.
+    pub(super) fn of(url: &Url<'a>) -> Self {
+        let (mut host, scheme) = (Host::of(url.host, url.port), url.scheme);
         let scheme: Cow<'a, str> = match () {
             () if scheme.eq_ignore_ascii_case("http") => "http".into(),
             () if scheme.eq_ignore_ascii_case("https") => "https".into(),
@@ -164,7 +156,7 @@ impl<'a> Origin<'a> {
             _ => None,
         };
         host.port = host.port.or(default);
-        Some(Self { scheme, host })
+        Self { scheme, host }
     }
 
     /// Returns `true` for an origin with the scheme `http` or `https`.

@@ -36,12 +36,25 @@ pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 /// One message. A method is bytes that passed the UTF-8 check of the frame: a `str` would need a second check.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
-    Request { id: WireId, method: &'a [u8], params: Option<&'a IndexedObject<'a>> },
-    Notification { method: &'a [u8], params: Option<&'a IndexedObject<'a>> },
-    Response { id: WireId, body: Body<'a> },
+    Request {
+        id: WireId,
+        method: &'a [u8],
+        params: Option<&'a IndexedObject<'a>>,
+    },
+    Notification {
+        method: &'a [u8],
+        params: Option<&'a IndexedObject<'a>>,
+    },
+    Response {
+        id: WireId,
+        body: Body<'a>,
+    },
     /// A response whose id is neither text nor an integer. `number` is the id if that is a whole number in another form, such as `7.0`.
     /// `why` is the fault of the id, for people.
-    Misaddressed { number: Option<u64>, why: &'static str },
+    Misaddressed {
+        number: Option<u64>,
+        why: &'static str,
+    },
 }
 
 /// The body of a response.

@@ -1,8 +1,9 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use core::num::NonZeroU16;
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
+
+use protocol_core::url::Url;
 
 /// The maximum length of a URL, in bytes.
 const MAX_BYTES: usize = 1024;
@@ -32,19 +33,20 @@ impl LoopbackUrl {
     /// # Errors
     /// [`NotLoopback`], also for a URL with more than 1024 bytes, a user name, a fragment, or an invalid character.
     pub fn parse(url: &str) -> Result<Self, NotLoopback> {
-        let rest = url.strip_prefix(SCHEME).ok_or(NotLoopback)?;
         if url.len() > MAX_BYTES || !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
             return Err(NotLoopback);
         }
-        let authority = rest.split(['/', '?']).next().ok_or(NotLoopback)?;
-        let (address, port) = if let Some(port) = authority.strip_prefix("localhost:") {
-            (None, port.parse::<NonZeroU16>().map_err(|_| NotLoopback)?.get())
-        } else {
-            let address: SocketAddr = authority.parse().map_err(|_| NotLoopback)?;
-            if !address.ip().is_loopback() || address.port() == 0 {
-                return Err(NotLoopback);
-            }
-            (Some(address.ip()), address.port())
+        let Url { scheme: "ws", authority, host, port: Some(port @ 1..), .. } = Url::parse(url).map_err(|_| NotLoopback)? else {
+            return Err(NotLoopback);
+        };
+        let ip = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(address) => address.parse().map(IpAddr::V6),
+            None => host.parse().map(IpAddr::V4),
+        };
+        let address = match ip {
+            _ if host == "localhost" => None,
+            Ok(ip) if ip.is_loopback() => Some(ip),
+            _ => return Err(NotLoopback),
         };
         let authority_end = SCHEME.len().saturating_add(authority.len());
         Ok(Self { url: url.into(), authority_end, port, address })

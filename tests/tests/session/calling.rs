@@ -616,7 +616,10 @@ fn o28_a_response_to_no_request_ends_nothing_and_is_shown_while_a_request_is_ope
         assert_eq!(client.session.stats().violations(Violation::UnknownResponse), 1);
         client.frame(&result(2)).frame(&result(3));
         let done = client.events();
-        assert!(done.iter().zip(calls).all(|(event, call)| matches!(event, Event::Done { id, .. } if *id == call)), "{id}: {done:?}");
+        assert!(
+            done.iter().zip(calls).all(|(event, call)| matches!(event, Event::Done { id, .. } if *id == call)),
+            "{id}: {done:?}"
+        );
         client.frame(&answer);
         assert_eq!(client.events(), [Event::Violation(Violation::UnknownResponse)], "{id}: nothing is open");
     }
