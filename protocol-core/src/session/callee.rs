@@ -14,7 +14,7 @@ use super::input_output::too_large;
 use super::lane_queue::Class;
 use super::outbox::Outbox;
 use super::peer_ids::IdUse;
-use super::progress::{Reporter, UpdateStep, WindowOpening};
+use super::progress::{Reporter, UpdateStep};
 use super::route::{Lane, ReplyKind};
 use super::types::{AskError, CheckpointError, InputMode, NotLive, ProgressError, Reported, ServeOptions};
 use crate::dialect::{AskUnfit, CutShort, InputRequest, InputResponse, InputRound, Progress, Reply};
@@ -272,10 +272,8 @@ impl Session {
         let Some(next) = inbound.next_update(self.now) else { return false };
         let may_be_sent = match next {
             UpdateStep::Final => has_room,
-            UpdateStep::Ready => {
-                has_room && (is_first || self.progress_queue.is_free()) && self.progress_queue.opens(self.now) == WindowOpening::Now
-            }
-            UpdateStep::Nothing | UpdateStep::Waits(_) => false,
+            UpdateStep::Ready => has_room && (is_first || self.progress_queue.is_free()) && self.progress_queue.is_open(self.now),
+            UpdateStep::Waits(_) => false,
         };
         if !may_be_sent {
             inbound.keep_update(id, next, &mut self.progress_queue, &mut self.timers);

@@ -31,7 +31,7 @@ use crate::session::lane_queue::Class;
 use crate::session::listener::Listener;
 use crate::session::outbox::{Outbox, Ticket};
 use crate::session::progress::{Reporter, UpdateStep};
-use crate::session::progress_queue::{ProgressQueue, QueueTicket, WaitFor};
+use crate::session::progress_queue::{ProgressQueue, QueueTicket};
 use crate::session::terms::Terms;
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, InputKey, InputMode, Lane, ReplyKind};
@@ -210,9 +210,9 @@ impl InboundCall {
         let opens = if let UpdateStep::Waits(at) = next { at } else { None };
         timers.set(TimerKey::Flush(id), &mut callee_progress.armed, opens);
         match next {
-            UpdateStep::Final => progress_queue.join(id, self.lane, WaitFor::Room, &mut callee_progress.queue_ticket),
-            UpdateStep::Ready => progress_queue.join(id, self.lane, WaitFor::Window, &mut callee_progress.queue_ticket),
-            UpdateStep::Nothing | UpdateStep::Waits(_) => progress_queue.leave(self.lane, &mut callee_progress.queue_ticket),
+            UpdateStep::Final => progress_queue.join_for_room(id, self.lane, &mut callee_progress.queue_ticket),
+            UpdateStep::Ready => progress_queue.join_for_window(id, self.lane, &mut callee_progress.queue_ticket),
+            UpdateStep::Waits(_) => progress_queue.leave(self.lane, &mut callee_progress.queue_ticket),
         }
     }
 
@@ -359,7 +359,7 @@ impl InboundCall {
             sent = true;
         }
         match listener.has_waiting() {
-            true => progress_queue.join(id, self.lane, WaitFor::Room, &mut callee_progress.queue_ticket),
+            true => progress_queue.join_for_room(id, self.lane, &mut callee_progress.queue_ticket),
             false => progress_queue.leave(self.lane, &mut callee_progress.queue_ticket),
         }
         sent

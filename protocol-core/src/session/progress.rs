@@ -41,14 +41,6 @@ pub(super) struct Window {
     sent: VecDeque<Instant>,
 }
 
-/// The time from which a window allows the next update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum WindowOpening {
-    Now,
-    At(Instant),
-    Never,
-}
-
 impl Window {
     pub(super) fn new(rate: RateWindow) -> Self {
         Self { rate, sent: VecDeque::new() }
@@ -58,19 +50,14 @@ impl Window {
         usize::try_from(self.rate.updates).unwrap_or(usize::MAX).min(RateWindow::MAX_UPDATES)
     }
 
-    pub(super) fn opens(&self, now: Instant) -> WindowOpening {
+    /// The time from which the window allows the next update: `now` if it does already, `None` if it never does.
+    pub(super) fn opens(&self, now: Instant) -> Option<Instant> {
         if self.rate.is_unlimited() {
-            return WindowOpening::Now;
+            return Some(now);
         }
-        let Some(excess) = self.sent.len().checked_sub(self.max_updates()) else { return WindowOpening::Now };
+        let Some(excess) = self.sent.len().checked_sub(self.max_updates()) else { return Some(now) };
         // The oldest of the newest `max_updates` updates. There is room when it leaves the window.
-        match self.sent.get(excess) {
-            None => WindowOpening::Never,
-            Some(oldest) => {
-                let at = oldest.saturating_add(self.rate.length);
-                if at <= now { WindowOpening::Now } else { WindowOpening::At(at) }
-            }
-        }
+        self.sent.get(excess).map(|oldest| oldest.saturating_add(self.rate.length).max(now))
     }
 
     pub(super) fn count(&mut self, now: Instant) {
@@ -87,9 +74,8 @@ impl Window {
 /// The next step for the kept update of a call, without regard to the session's window and the room on the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpdateStep {
-    /// There is no kept update, or only one without a value, which waits for the next increase of the value.
-    Nothing,
-    /// The update waits for the call's own window, which opens at this time, or never if there is none.
+    /// No update may be sent before this time, at which the call's own window opens. `None` if the window never opens, or if there is no
+    /// kept update, or only one without a value, which waits for the next increase of the value.
     Waits(Option<Instant>),
     /// The update may be sent. It counts in the windows.
     Ready,
@@ -177,15 +163,14 @@ impl Reporter {
     /// The next step for the kept update.
     pub(super) fn next(&self, now: Instant, rules: &Rules) -> UpdateStep {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.value.is_some() || rules.allows_updates_without_value) else {
-            return UpdateStep::Nothing;
+            return UpdateStep::Waits(None);
         };
         if !self.final_passed && kept.value.is_some() && kept.value == kept.total {
             return UpdateStep::Final;
         }
         match self.window.opens(now) {
-            WindowOpening::Now => UpdateStep::Ready,
-            WindowOpening::At(at) => UpdateStep::Waits(Some(at)),
-            WindowOpening::Never => UpdateStep::Waits(None),
+            Some(at) if at <= now => UpdateStep::Ready,
+            at => UpdateStep::Waits(at),
         }
     }
 
@@ -194,7 +179,7 @@ impl Reporter {
         match next {
             UpdateStep::Final => self.final_passed = true,
             UpdateStep::Ready => self.window.count(now),
-            UpdateStep::Nothing | UpdateStep::Waits(_) => return None,
+            UpdateStep::Waits(_) => return None,
         }
         self.kept.take()
     }

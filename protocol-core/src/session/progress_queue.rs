@@ -1,6 +1,6 @@
 //! The queue of calls whose progress or notifications wait for the session's rate window and room on their lane, or only for room.
 //!
-//! | Ticket of the call | `join` for the window | `join` for room | `leave` |
+//! | Ticket of the call | `join_for_window` | `join_for_room` | `leave` |
 //! |---|---|---|---|
 //! | none | a new ticket for the window | a new ticket for room | none |
 //! | for the window | stays | a new ticket for room | none |
@@ -15,23 +15,18 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::config::RateWindow;
-use crate::session::progress::{Window, WindowOpening};
+use crate::session::progress::Window;
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, Lane};
 use crate::time::Instant;
 
-/// The condition that a ticket waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum WaitFor {
-    /// Only room on the lane.
-    Room,
-    /// Room on the lane, and the session's window.
-    Window,
-}
-
 /// A ticket in a queue. Tickets that wait only for room come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct QueueTicket(WaitFor, u64);
+pub(super) struct QueueTicket {
+    /// `true` if the call waits for room on the lane and for the session's window, `false` if only for room.
+    awaits_window: bool,
+    number: u64,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct ProgressQueue {
@@ -68,7 +63,7 @@ impl ProgressQueue {
 
     /// Returns `true` if no call at the head of the queue of a lane waits for the window. Blocked lanes are left out.
     pub(super) fn is_free(&self) -> bool {
-        self.heads.last_key_value().is_none_or(|(ticket, _)| ticket.0 == WaitFor::Room)
+        self.heads.last_key_value().is_none_or(|(ticket, _)| !ticket.awaits_window)
     }
 
     /// The call that is next, and its lane.
@@ -77,11 +72,20 @@ impl ProgressQueue {
         Some((*self.lanes.get(lane)?.get(ticket)?, *lane))
     }
 
-    /// Appends a call to the queue of a lane. A call that already waits for `condition` keeps its ticket.
-    pub(super) fn join(&mut self, id: InboundId, lane: Lane, condition: WaitFor, ticket: &mut Option<QueueTicket>) {
-        if ticket.is_none_or(|ticket| ticket.0 != condition) {
+    /// Appends a call that waits for room to the queue of a lane. A call that already does keeps its ticket.
+    pub(super) fn join_for_room(&mut self, id: InboundId, lane: Lane, ticket: &mut Option<QueueTicket>) {
+        self.join(id, lane, false, ticket);
+    }
+
+    /// Appends a call that also waits for the session's window to the queue of a lane. A call that already does keeps its ticket.
+    pub(super) fn join_for_window(&mut self, id: InboundId, lane: Lane, ticket: &mut Option<QueueTicket>) {
+        self.join(id, lane, true, ticket);
+    }
+
+    fn join(&mut self, id: InboundId, lane: Lane, awaits_window: bool, ticket: &mut Option<QueueTicket>) {
+        if ticket.is_none_or(|ticket| ticket.awaits_window != awaits_window) {
             self.leave(lane, ticket);
-            let last = QueueTicket(condition, self.next);
+            let last = QueueTicket { awaits_window, number: self.next };
             self.next = self.next.saturating_add(1);
             self.change(lane, |queue| {
                 queue.insert(last, id);
@@ -146,9 +150,9 @@ impl ProgressQueue {
         self.blocked.contains(&lane)
     }
 
-    /// The time from which the session's window allows the next update.
-    pub(super) fn opens(&self, now: Instant) -> WindowOpening {
-        self.window.opens(now)
+    /// Returns `true` if the session's window allows an update.
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        self.window.opens(now) == Some(now)
     }
 
     /// Counts an update in the session's window.
@@ -158,10 +162,7 @@ impl ProgressQueue {
 
     /// Arms the next opening of the window, if a call at the head of a queue waits for it.
     pub(super) fn arm(&mut self, now: Instant, timers: &mut Timers) {
-        let opens = match self.opens(now) {
-            WindowOpening::At(at) if !self.is_free() => Some(at),
-            _ => None,
-        };
+        let opens = self.window.opens(now).filter(|at| *at > now && !self.is_free());
         timers.set(TimerKey::ProgressQueue, &mut self.armed, opens);
     }
 
@@ -180,7 +181,7 @@ impl ProgressQueue {
 
 #[cfg(test)]
 mod tests {
-    use super::{ProgressQueue, QueueTicket, WaitFor};
+    use super::{ProgressQueue, QueueTicket};
     use crate::config::RateWindow;
     use crate::session::{InboundId, Lane};
 
@@ -204,23 +205,22 @@ mod tests {
         let (mut queue, mut tickets) = (queue(), [1, 2].map(|id| (InboundId(id), None)));
         for _ in 0..3 {
             for (id, ticket) in &mut tickets {
-                queue.join(*id, Lane::CHANNEL, WaitFor::Window, ticket);
+                queue.join_for_window(*id, Lane::CHANNEL, ticket);
             }
         }
         let (id, ticket) = &mut tickets[0];
-        queue.join(*id, Lane::CHANNEL, WaitFor::Window, ticket);
+        queue.join_for_window(*id, Lane::CHANNEL, ticket);
         assert_eq!(order(queue, &mut tickets), [1, 2]);
     }
 
     #[test]
     fn a_call_that_waits_for_room_goes_before_those_that_wait_for_the_window() {
         let (mut queue, mut tickets) = (queue(), [1, 2, 3].map(|id| (InboundId(id), None)));
-        let waits = [WaitFor::Window, WaitFor::Room, WaitFor::Window];
-        for ((id, ticket), wait) in tickets.iter_mut().zip(waits) {
-            queue.join(*id, Lane::CHANNEL, wait, ticket);
+        for ((id, ticket), awaits_window) in tickets.iter_mut().zip([true, false, true]) {
+            queue.join(*id, Lane::CHANNEL, awaits_window, ticket);
         }
         let (id, ticket) = &mut tickets[2];
-        queue.join(*id, Lane::CHANNEL, WaitFor::Room, ticket);
+        queue.join_for_room(*id, Lane::CHANNEL, ticket);
         assert_eq!(order(queue, &mut tickets), [2, 3, 1]);
     }
 }
