@@ -77,6 +77,7 @@
 
 mod aliases;
 mod ask_failed;
+mod cancelled;
 #[cfg(feature = "validate")]
 mod check_full;
 mod check_own;
@@ -97,8 +98,9 @@ mod tool_error;
 mod validation_errors;
 
 pub use ask_failed::AskFailed;
+pub use cancelled::{Cancelled, TimeoutError};
 pub use client::{Client, InputContext};
-pub use context::{AskFuture, Cancellation, Cancelled, Context, Subrange, TimeoutError};
+pub use context::{AskFuture, Cancellation, Context, Subrange};
 pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime, TimedRuntime};
 pub use extensions::{Extensions, Principal};
@@ -109,4 +111,4 @@ pub use service::{
 };
 pub use state::rounds::{Claim, EffectKey, Lease, MemoryOnceStore, OnceStore, SealKeys, StoreError};
 pub use state::{CallError, CallOutcome, Counters, ListFailed};
-pub use tool_error::ToolError;
+pub use tool_error::{Failure, Result, ToolError};

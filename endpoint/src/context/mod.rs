@@ -17,10 +17,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::ask_failed::cancel_reason;
+use crate::cancelled::{Cancelled, TimeoutError};
 use crate::extensions::Extensions;
 use crate::state::ServedCall;
-use crate::tool_error::ToolError;
 use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, Progress};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
@@ -290,40 +289,5 @@ impl Cancellation {
 impl fmt::Debug for Cancellation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Cancellation").field(&self.reason()).finish()
-    }
-}
-
-/// The error of a wait that ended early because the call was cancelled, with the reason.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", cancel_reason(.0))]
-pub struct Cancelled(pub CancelReason);
-
-/// The error of [`Context::with_timeout`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TimeoutError {
-    /// The limit passed to [`Context::with_timeout`] is over; the call goes on.
-    #[error("the time limit has passed")]
-    Elapsed,
-    /// The call was cancelled, for a reason other than its deadline.
-    #[error("{}", cancel_reason(.0))]
-    Cancelled(CancelReason),
-    /// The deadline of the call has passed.
-    #[error("the call's deadline has passed")]
-    TimedOut,
-}
-
-impl From<Cancelled> for ToolError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
-}
-
-impl From<TimeoutError> for ToolError {
-    fn from(error: TimeoutError) -> Self {
-        match error {
-            TimeoutError::Elapsed => Self::Failed(Text::from_static("a step took too long")),
-            TimeoutError::Cancelled(_) | TimeoutError::TimedOut => Self::Cancelled,
-        }
     }
 }
