@@ -3,27 +3,30 @@
 //! ```text
 //!   Reading --- the body was read, or is not needed ---> Waiting --- there is a head ---> (done)
 //!      |                                                                                     ^
-//!      '--- there are no random bytes for the id of a session: the response is 503 ----------|
+//!      '--- the body does not fit, or does not arrive in time, or no session can be opened --|
 //!                                                                                            |
-//!   Unauthorized --- the response is 401 ----------------------------------------------------'
+//!   Refused --- the head does not lead to a body --------------------------------------------'
 //! ```
 
 use core::convert::Infallible;
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
+use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use protocol_core::http::{ResponseHead, ResponsePart};
+use protocol_core::http::{HttpServerConfig, ResponseHead, ResponsePart};
+use protocol_core::json::Text;
 
 use crate::body::HttpBody;
-use crate::request::PartialBody;
-use crate::server::{Exchange, Owner};
+use crate::budget::{Payer, Unit};
+use crate::request::{BodyLimits, PartialBody, SESSION_ID, Unread, head};
+use crate::server::{Charges, Exchange, NotBegun, Owner};
 
 pin_project! {
     /// The future of the response to one request, which [`HttpService`](crate::HttpService) returns.
@@ -43,22 +46,35 @@ pin_project! {
     #[project = StateProjection]
     enum State<B> {
         /// The body is being read, if `needs_body` is `true`.
-        Reading { owner: Arc<Owner>, parts: Option<Parts>, #[pin] body: B, needs_body: bool, read: PartialBody },
+        Reading {
+            owner: Arc<Owner>,
+            parts: Option<Parts>,
+            #[pin]
+            body: B,
+            needs_body: bool,
+            read: PartialBody,
+            charges: Option<Charges>,
+        },
         /// There is no head yet. The exchange is taken out with the head.
         Waiting { exchange: Option<Exchange> },
-        /// The request was not admitted.
-        Unauthorized,
+        /// The request is not served.
+        Refused { response: Option<Response<HttpBody>> },
     }
 }
 
 impl<B> HttpFuture<B> {
-    pub(crate) fn new(owner: Arc<Owner>, parts: Parts, body: B) -> Self {
-        let needs_body = owner.needs_body(&parts);
-        Self { state: State::Reading { owner, parts: Some(parts), body, needs_body, read: PartialBody::default() } }
+    pub(crate) fn unauthorized() -> Self {
+        Self::refused(unauthorized())
     }
 
-    pub(crate) fn unauthorized() -> Self {
-        Self { state: State::Unauthorized }
+    /// The response to a request of a connection that is one too many.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn surplus(parts: &Parts, retry_after: Duration) -> Self {
+        Self::refused(refusal(parts, 503, "too many connections", Some(retry_after)))
+    }
+
+    fn refused(response: Response<HttpBody>) -> Self {
+        Self { state: State::Refused { response: Some(response) } }
     }
 
     /// Returns `true` until the body of the request was read, or, if the body is not needed, until the first poll.
@@ -76,6 +92,42 @@ impl<B> HttpFuture<B> {
     }
 }
 
+impl<B: Body> HttpFuture<B> {
+    /// Charges `payer` for the request, and begins to read its body. Otherwise refuses it, without reading anything.
+    pub(crate) fn new(owner: Arc<Owner>, parts: Parts, body: B, payer: Payer) -> Self {
+        let is_admitted = owner.admits(&parts);
+        let needs_body = is_admitted && parts.method == Method::POST;
+        let mut charges = Charges { call: payer.charge(), exchange: payer.charge() };
+        let begun = if !is_admitted {
+            Ok(PartialBody::default())
+        } else {
+            let charged = charges.exchange.add(Unit::Exchanges, 1).map_err(Unread::NoRoom);
+            charged.and_then(|()| match needs_body {
+                true => charges.begin_call(&parts, &body, owner.body_limits()),
+                false => Ok(PartialBody::default()),
+            })
+        };
+        match begun {
+            Ok(read) => {
+                let (parts, charges) = (Some(parts), Some(charges));
+                Self { state: State::Reading { owner, parts, body, needs_body, read, charges } }
+            }
+            Err(why) => Self::refused(unread(&parts, &why, owner.body_limits())),
+        }
+    }
+}
+
+impl Charges {
+    /// Charges for the call and the body that a head announces. A POST in a session may be an answer that a running call waits for, so it
+    /// is charged for a call only when it is known to be a request.
+    fn begin_call<B: Body>(&mut self, parts: &Parts, body: &B, limits: BodyLimits) -> Result<PartialBody, Unread> {
+        if !parts.headers.contains_key(SESSION_ID) {
+            self.call.add(Unit::Calls, 1).map_err(Unread::NoRoom)?;
+        }
+        PartialBody::begin(body, limits, &mut self.call)
+    }
+}
+
 impl<B: Body> Future for HttpFuture<B> {
     type Output = Result<Response<HttpBody>, Infallible>;
 
@@ -83,13 +135,29 @@ impl<B: Body> Future for HttpFuture<B> {
         let mut state = self.project().state;
         loop {
             let exchange = match state.as_mut().project() {
-                StateProjection::Unauthorized => return Poll::Ready(Ok(unauthorized())),
-                StateProjection::Reading { owner, parts, body, needs_body, read } => {
-                    let body = if *needs_body { ready!(read.poll_read(body, owner.body_limit(), cx)) } else { Bytes::new() };
-                    let Some(parts) = parts.take() else { return Poll::Pending };
-                    match owner.begin(parts, body) {
+                StateProjection::Refused { response } => {
+                    let Some(response) = response.take() else { return Poll::Pending };
+                    return Poll::Ready(Ok(response));
+                }
+                StateProjection::Reading { owner, parts, body, needs_body, read, charges } => {
+                    let Some(charged) = charges else { return Poll::Pending };
+                    let limits = owner.body_limits();
+                    let body = match needs_body {
+                        true => ready!(read.poll_read(body, limits, &mut charged.call, &**owner.runtime(), cx)),
+                        false => Ok(Bytes::new()),
+                    };
+                    let (Some(parts), Some(charges)) = (parts.take(), charges.take()) else { return Poll::Pending };
+                    let parts = Arc::new(parts);
+                    let begun = match body {
+                        Ok(body) => owner.begin(&parts, body, charges),
+                        Err(why) => return Poll::Ready(Ok(unread(&parts, &why, limits))),
+                    };
+                    match begun {
                         Ok(exchange) => Some(exchange),
-                        Err(_) => return Poll::Ready(Ok(unavailable())),
+                        Err(NotBegun::NoRoom(refused)) => {
+                            return Poll::Ready(Ok(unread(&parts, &Unread::NoRoom(refused), limits)));
+                        }
+                        Err(NotBegun::NoRandomBytes) => return Poll::Ready(Ok(unavailable())),
                     }
                 }
                 StateProjection::Waiting { exchange } => {
@@ -130,6 +198,24 @@ fn response(head: ResponseHead<'static>, body: HttpBody) -> Response<HttpBody> {
         }
     }
     response
+}
+
+/// The response to a request whose body was not read to its end, or for which there is no room.
+fn unread(parts: &Parts, why: &Unread, limits: BodyLimits) -> Response<HttpBody> {
+    match why {
+        Unread::NoRoom(refused) => {
+            let status = if refused.is_share { 429 } else { 503 };
+            refusal(parts, status, refused.why(), Some(refused.retry_after))
+        }
+        Unread::TooLong => refusal(parts, 413, format!("a body has at most {} bytes", limits.bytes), None),
+        Unread::TooLate => refusal(parts, 408, format!("a body must arrive within {:?}", limits.time), None),
+    }
+}
+
+/// The response to a request that does not reach the HTTP server of the core.
+fn refusal(parts: &Parts, status: u16, why: impl Into<Text>, retry_after: Option<Duration>) -> Response<HttpBody> {
+    let (response_head, body) = HttpServerConfig::refuse(&head(parts), status, why, retry_after);
+    response(response_head, HttpBody::whole(Some(body)))
 }
 
 /// The response to a request that was not admitted.

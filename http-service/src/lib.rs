@@ -85,6 +85,7 @@
 )]
 
 mod body;
+mod budget;
 mod future;
 mod guard;
 mod host_origin;
@@ -93,6 +94,7 @@ mod listen;
 mod request;
 mod server;
 mod service;
+mod stats;
 #[cfg(test)]
 mod tests;
 
@@ -107,3 +109,4 @@ pub use protocol_core::http::origin::Allowed;
 pub use protocol_core::http::{HttpLimits, HttpServerConfig, HttpTimeouts, NotResumable};
 pub use server::ResponseStream;
 pub use service::HttpService;
+pub use stats::HttpStats;

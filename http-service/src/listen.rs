@@ -12,16 +12,17 @@ use core::convert::Infallible;
 use core::fmt;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use endpoint::{Runtime, TimedRuntime};
-use engine::{Engine, Guarded, VerbEffects, Waiters};
+use engine::{Engine, Guarded, VerbEffects, Waiters, park};
 use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -32,6 +33,7 @@ use pin_project_lite::pin_project;
 use protocol_core::Instant;
 use protocol_core::drive::Timer;
 
+use crate::budget::{Account, Who};
 use crate::guard::Trusted;
 use crate::{HttpBody, HttpFuture, HttpService};
 
@@ -39,15 +41,24 @@ use crate::{HttpBody, HttpFuture, HttpService};
 /// disconnect.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// One connection in this many may be open in addition, to be answered with 503.
+const SURPLUS: usize = 16;
+/// The time for which such a connection may be open without a request.
+const SURPLUS_IDLE: Duration = Duration::from_secs(5);
+
 /// The limits of an [`HttpListener`], in addition to those of its service ([`HttpLimits`](crate::HttpLimits)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionLimits {
-    /// The maximum number of open connections; zero counts as one. Further connections wait in the queue of the system. Default: 4096.
+    /// The maximum number of open connections; zero counts as one. A further connection ends the one on which no request is being served
+    /// for the longest time. If a request is being served on each, the requests of the further connection are answered with 503; at most
+    /// one more in sixteen are open for that. An address (a network of 64 bits for IPv6) may have at most as many connections as are left
+    /// for all others; beyond that, its own connections are those that end. Default: 4096.
     pub connections: usize,
     /// The time after which a connection is closed if no request is being served on it, also while a [`Guard`](crate::Guard) looks up who
-    /// has connected. A request is being served only once its body was
-    /// read, so its head may take this long to arrive, and its body may take this long again. Default: 60 s.
+    /// has connected. A request is being served only once its body was read, so its head may take this long to arrive, and its body may
+    /// take this long again. If other requests are being served, a body may take
+    /// [`HttpTimeouts::body`](crate::HttpTimeouts::body). Default: 60 s.
     pub idle: Duration,
     /// The maximum number of header fields of a request over HTTP/1.1. A request with more is answered with 431. Default: 128.
     pub headers: usize,
@@ -147,15 +158,26 @@ impl fmt::Debug for HttpListener {
 /// The state of a listener under its lock.
 struct Listening {
     phase: Phase,
-    /// The number of open connections.
-    open: usize,
     limit: usize,
+    open: BTreeMap<u64, OpenConnection>,
+    /// The number of connections that count, of all clients: those that are neither surplus nor ended by another.
+    counted: usize,
+    /// The same number for each client.
+    clients: HashMap<Who, usize>,
+    last_id: u64,
     /// The wakers of the task that accepts connections, and of the tasks that wait for the end.
     watchers: Waiters,
-    /// The wakers of the tasks of connections.
-    connections: Waiters,
     /// Wakers of tasks that have something to do after this verb.
     woken: Vec<Waker>,
+}
+
+/// An open connection.
+struct OpenConnection {
+    activity: Arc<Activity>,
+    client: Option<Who>,
+    waker: Option<Waker>,
+    /// `false` if it is one too many, or was ended in favour of another one.
+    counts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,10 +205,12 @@ impl Listening {
     fn new(limit: usize) -> Self {
         Self {
             phase: Phase::Accepting,
-            open: 0,
             limit: limit.max(1),
+            open: BTreeMap::new(),
+            counted: 0,
+            clients: HashMap::new(),
+            last_id: 0,
             watchers: Waiters::default(),
-            connections: Waiters::default(),
             woken: Vec::new(),
         }
     }
@@ -197,35 +221,91 @@ impl Listening {
             Phase::Closing(earlier) => Phase::Closing(earlier.min(until)),
             Phase::Closed => return,
         };
-        self.wake_all();
+        self.end_all(Ending::Graceful);
     }
 
     fn end(&mut self) {
         self.phase = Phase::Closed;
-        self.wake_all();
+        self.end_all(Ending::Now);
     }
 
-    fn wake_all(&mut self) {
+    fn end_all(&mut self, how: Ending) {
         self.woken.extend(self.watchers.take());
-        self.woken.extend(self.connections.take());
+        for connection in self.open.values_mut() {
+            connection.activity.end(how);
+            self.woken.extend(connection.waker.take());
+        }
     }
 
-    fn add_connection(&mut self) {
-        self.open = self.open.saturating_add(1);
+    /// Adds a connection, and returns its number. If there is no room for it, ends the connection that is idle for the longest time; if
+    /// none is idle, the new one is one too many.
+    fn add(&mut self, activity: &Arc<Activity>, client: Option<Who>) -> u64 {
+        let room = self.limit.saturating_sub(self.counted);
+        let own = client.as_ref().and_then(|client| self.clients.get(client)).copied().unwrap_or_default();
+        let counts = if room == 0 {
+            self.end_idle(|connection| connection.counts)
+        } else {
+            own < room || self.end_idle(|connection| connection.counts && connection.client == client)
+        };
+        if counts {
+            self.count(client.as_ref());
+        } else {
+            activity.is_surplus.store(true, Ordering::Release);
+            let surplus = self.open.len().saturating_sub(self.counted);
+            if surplus >= (self.limit / SURPLUS).max(1) {
+                self.end_idle(|connection| !connection.counts);
+            }
+        }
+        self.last_id = self.last_id.saturating_add(1);
+        self.open.insert(self.last_id, OpenConnection { activity: Arc::clone(activity), client, waker: None, counts });
+        self.last_id
+    }
+
+    /// Ends the connection that is idle for the longest time, of those that `is_meant` returns `true` for. Returns `false` if none is idle.
+    fn end_idle(&mut self, is_meant: impl Fn(&OpenConnection) -> bool) -> bool {
+        let idle = self.open.iter().filter(|(_, connection)| is_meant(connection) && !connection.activity.ends_now());
+        let idle = idle.filter_map(|(id, connection)| Some((connection.activity.idle_since()?, *id)));
+        let Some((_, oldest)) = idle.min() else { return false };
+        let Some(connection) = self.open.get_mut(&oldest) else { return false };
+        connection.activity.end(Ending::Now);
+        self.woken.extend(connection.waker.take());
+        if core::mem::replace(&mut connection.counts, false) {
+            let client = connection.client.clone();
+            self.uncount(client.as_ref());
+        }
+        true
+    }
+
+    fn count(&mut self, client: Option<&Who>) {
+        self.counted = self.counted.saturating_add(1);
+        if let Some(client) = client {
+            let count = self.clients.entry(client.clone()).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn uncount(&mut self, client: Option<&Who>) {
+        self.counted = self.counted.saturating_sub(1);
+        if let Some(client) = client
+            && let Some(count) = self.clients.get_mut(client)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.clients.remove(client);
+            }
+        }
     }
 
     /// Removes a connection. Returns its waker, to be dropped after the lock is released.
-    fn remove_connection(&mut self, waiter: Option<u64>) -> Option<Waker> {
-        let was_full = self.is_full();
-        self.open = self.open.saturating_sub(1);
-        if was_full || self.phase != Phase::Accepting {
+    fn remove(&mut self, id: u64) -> Option<Waker> {
+        let connection = self.open.remove(&id)?;
+        if connection.counts {
+            self.uncount(connection.client.as_ref());
+        }
+        if self.phase != Phase::Accepting {
             self.woken.extend(self.watchers.take());
         }
-        waiter.and_then(|waiter| self.connections.leave(waiter))
-    }
-
-    fn is_full(&self) -> bool {
-        self.open >= self.limit
+        connection.waker
     }
 }
 
@@ -264,9 +344,8 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
     loop {
         let accepted = {
             let mut accept = pin!(acceptor.accept());
-            poll_fn(|cx| match watch.read(cx, |listening| (listening.phase, listening.is_full())) {
-                (Phase::Accepting, true) => Poll::Pending,
-                (Phase::Accepting, false) => accept.as_mut().poll(cx).map(Some),
+            poll_fn(|cx| match watch.read(cx, |listening| listening.phase) {
+                Phase::Accepting => accept.as_mut().poll(cx).map(Some),
                 _ => Poll::Ready(None),
             })
             .await
@@ -274,9 +353,8 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
         match accepted {
             None => break,
             Some(Ok(io)) => {
-                connections.listening.with_state(Listening::add_connection);
-                let open = Open { listening: Arc::clone(&connections.listening), waiter: None };
                 let ends = A::ends(&io);
+                let open = Open::new(&connections, ends.map(|(_, client)| Who::at(client.ip())));
                 connections.runtime.spawn(Box::pin(serve(io, ends, open, Arc::clone(&connections))));
             }
             Some(Err(error)) if is_of_connection(&error) => {}
@@ -289,8 +367,8 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
     }
     drop(acceptor);
     let mut timer = connections.runtime.timer();
-    poll_fn(|cx| match watch.read(cx, |listening| (listening.phase, listening.open)) {
-        (Phase::Closing(until), open) if open > 0 => timer.poll_until(cx, until),
+    poll_fn(|cx| match watch.read(cx, |listening| (listening.phase, listening.open.is_empty())) {
+        (Phase::Closing(until), false) => timer.poll_until(cx, until),
         _ => Poll::Ready(()),
     })
     .await;
@@ -323,8 +401,8 @@ impl<'a> Watch<'a> {
         Self { listening, waiter: None }
     }
 
-    /// Reads the state, and stores the waker of the task. The task is woken when the phase changes. It is also woken when a connection
-    /// ends, if that makes room for another one or the listener is closing.
+    /// Reads the state, and stores the waker of the task. The task is woken when the phase changes, and when a connection ends while the
+    /// listener is closing.
     fn read<T>(&mut self, cx: &Context<'_>, read: impl FnOnce(&Listening) -> T) -> T {
         let mut waker = Some(cx.waker().clone());
         self.listening.with_state(|listening| {
@@ -341,27 +419,55 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// An open connection. Dropping it decreases the number of open connections.
+/// The place of an open connection in its listener, which it leaves when this is dropped.
 struct Open {
-    listening: Arc<Engine<Listening>>,
-    waiter: Option<u64>,
+    connections: Arc<Connections>,
+    id: u64,
+    activity: Arc<Activity>,
+    client: Option<Arc<Account>>,
+    /// The waker that the listener has, and what it was told when it stored the waker.
+    parked: Option<(Waker, Ending)>,
 }
 
 impl Open {
-    /// The phase of the listener. The task is woken when the phase changes.
-    fn phase(&mut self, cx: &Context<'_>) -> Phase {
+    fn new(connections: &Arc<Connections>, client: Option<Who>) -> Self {
+        let connections = Arc::clone(connections);
+        let activity = Arc::new(Activity::new(Arc::clone(&connections.runtime)));
+        let budget = connections.service.budget();
+        budget.connections().take();
+        let account = client.clone().map(|client| budget.account(client));
+        let id = connections.listening.verb(|listening, _, _| listening.add(&activity, client));
+        Self { connections, id, activity, client: account, parked: None }
+    }
+
+    /// How the connection must end. The task is woken when this changes. Takes the lock of the listener only the first time, and after a
+    /// change.
+    fn ending(&mut self, cx: &Context<'_>) -> Ending {
+        if let Some((waker, told)) = &self.parked
+            && waker.will_wake(cx.waker())
+            && self.activity.ending() == *told
+        {
+            return *told;
+        }
         let mut waker = Some(cx.waker().clone());
-        self.listening.with_state(|listening| {
-            listening.connections.park(&mut self.waiter, &mut waker);
-            listening.phase
-        })
+        let id = self.id;
+        let ending = self.connections.listening.with_state(|listening| {
+            if let Some(connection) = listening.open.get_mut(&id) {
+                park(&mut connection.waker, &mut waker);
+            }
+            self.activity.ending()
+        });
+        drop(waker);
+        self.parked = Some((cx.waker().clone(), ending));
+        ending
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let waker = self.listening.verb(|listening, _, _| listening.remove_connection(self.waiter));
+        let waker = self.connections.listening.verb(|listening, _, _| listening.remove(self.id));
         drop(waker);
+        self.connections.service.budget().connections().give_back(1);
     }
 }
 
@@ -371,16 +477,18 @@ where
     I: Read + Write + Unpin + Send + 'static,
 {
     let runtime = &connections.runtime;
-    let activity = Arc::new(Activity::new(Arc::clone(runtime)));
+    let activity = Arc::clone(&open.activity);
+    // A connection that is one too many gets its answer, and ends.
+    let idle = if activity.is_surplus() { connections.idle.min(SURPLUS_IDLE) } else { connections.idle };
     let mut timer: Box<dyn Timer + Send + Sync> = runtime.timer();
     let is_trusted = match (connections.service.guard(), ends) {
         (Some(guard), Some((local, remote))) => {
             let mut trusts = guard.trusts(local, remote);
-            let until = runtime.now().saturating_add(connections.idle);
+            let until = runtime.now().saturating_add(idle);
             // Nothing was read from the connection, so no response is owed to the client.
-            let found = poll_fn(|cx| match open.phase(cx) {
-                Phase::Closing(_) | Phase::Closed => Poll::Ready(None),
-                Phase::Accepting => match trusts.as_mut().poll(cx) {
+            let found = poll_fn(|cx| match open.ending(cx) {
+                Ending::Graceful | Ending::Now => Poll::Ready(None),
+                Ending::None => match trusts.as_mut().poll(cx) {
                     Poll::Ready(is_trusted) => Poll::Ready(Some(is_trusted)),
                     Poll::Pending => timer.poll_until(cx, until).map(|()| None),
                 },
@@ -390,23 +498,32 @@ where
         }
         _ => false,
     };
-    let service = ConnectionService { service: connections.service.clone(), activity: Arc::clone(&activity), is_trusted };
+    let service = ConnectionService {
+        service: connections.service.clone(),
+        activity: Arc::clone(&activity),
+        client: open.client.clone(),
+        connection: Arc::default(),
+        is_trusted,
+    };
     let socket = Socket::new(io);
     let mut connection = pin!(connections.builder.serve_connection(socket.clone(), service).into_owned());
     let mut is_closing = false;
     poll_fn(|cx| {
-        match open.phase(cx) {
-            Phase::Accepting => {}
-            Phase::Closing(_) if is_closing => {}
-            Phase::Closing(_) => {
-                is_closing = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            Phase::Closed => return Poll::Ready(()),
-        }
         loop {
+            match open.ending(cx) {
+                Ending::None => {}
+                Ending::Graceful if is_closing => {}
+                Ending::Graceful => {
+                    is_closing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                Ending::Now => return Poll::Ready(()),
+            }
             if connection.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
+            }
+            if activity.ending() == Ending::Graceful && !is_closing {
+                continue;
             }
             if activity.looks_ahead() {
                 match socket.poll_ahead(cx) {
@@ -423,7 +540,7 @@ where
             }
             let now = runtime.now();
             let since = activity.idle_since().unwrap_or(now);
-            let until = since.saturating_add(connections.idle);
+            let until = since.saturating_add(idle);
             if until > now {
                 if timer.poll_until(cx, until).is_pending() {
                     return Poll::Pending;
@@ -521,6 +638,17 @@ impl<I: Write + Unpin> Write for Socket<I> {
     }
 }
 
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Ending {
+    /// It does not end yet.
+    None,
+    /// After its last response.
+    Graceful,
+    Now,
+}
+
 /// The requests that are being served on one connection.
 struct Activity {
     runtime: Arc<dyn TimedRuntime>,
@@ -529,6 +657,10 @@ struct Activity {
     is_http1: AtomicBool,
     /// `true` once the client has closed its side while a request was being served.
     has_ended: AtomicBool,
+    /// An [`Ending`], as a number. It only grows.
+    ending: AtomicU8,
+    /// `true` if the connection is one too many, so that its requests are answered with 503.
+    is_surplus: AtomicBool,
     /// The time of the last event, in microseconds: the start of the connection, the head of a request, or the end of a response.
     last: AtomicU64,
 }
@@ -536,7 +668,35 @@ struct Activity {
 impl Activity {
     fn new(runtime: Arc<dyn TimedRuntime>) -> Self {
         let last = AtomicU64::new(runtime.now().as_micros());
-        Self { runtime, served: AtomicUsize::new(0), is_http1: AtomicBool::new(false), has_ended: AtomicBool::new(false), last }
+        Self {
+            runtime,
+            served: AtomicUsize::new(0),
+            is_http1: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            ending: AtomicU8::new(Ending::None as u8),
+            is_surplus: AtomicBool::new(false),
+            last,
+        }
+    }
+
+    fn end(&self, how: Ending) {
+        self.ending.fetch_max(how as u8, Ordering::AcqRel);
+    }
+
+    fn ending(&self) -> Ending {
+        match self.ending.load(Ordering::Acquire) {
+            0 => Ending::None,
+            1 => Ending::Graceful,
+            _ => Ending::Now,
+        }
+    }
+
+    fn ends_now(&self) -> bool {
+        self.ending() == Ending::Now
+    }
+
+    fn is_surplus(&self) -> bool {
+        self.is_surplus.load(Ordering::Acquire)
     }
 
     /// Records an event at the current time.
@@ -584,6 +744,8 @@ impl Drop for Served {
 struct ConnectionService {
     service: HttpService,
     activity: Arc<Activity>,
+    client: Option<Arc<Account>>,
+    connection: Arc<Account>,
     is_trusted: bool,
 }
 
@@ -598,7 +760,14 @@ impl Service<Request<Incoming>> for ConnectionService {
         if self.is_trusted {
             request.extensions_mut().insert(Trusted);
         }
-        ServedFuture { inner: self.service.call(request), activity: Arc::clone(&self.activity), served: None, was_told: false }
+        let inner = if self.activity.is_surplus() {
+            self.activity.end(Ending::Graceful);
+            let retry_after = self.service.budget().connections().retry_after(self.activity.runtime.now());
+            HttpFuture::surplus(&request.into_parts().0, retry_after)
+        } else {
+            self.service.answer_on(request, self.client.as_ref(), Some(&self.connection))
+        };
+        ServedFuture { inner, activity: Arc::clone(&self.activity), served: None, was_told: false }
     }
 }
 

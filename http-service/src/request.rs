@@ -2,12 +2,21 @@
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
+use core::time::Duration;
 use std::borrow::Cow;
 
 use bytes::{Buf as _, Bytes};
+use endpoint::TimedRuntime;
 use http::request::Parts;
 use http_body::Body;
+use protocol_core::Instant;
+use protocol_core::drive::Timer;
 use protocol_core::http::{Method, RequestHead};
+
+use crate::budget::{Charge, Refused, Unit};
+
+/// The header that names a session with a handshake.
+pub(crate) const SESSION_ID: &str = "mcp-session-id";
 
 /// The head of a request, as the type of the core.
 pub(crate) fn head(parts: &Parts) -> RequestHead<'_> {
@@ -17,31 +26,82 @@ pub(crate) fn head(parts: &Parts) -> RequestHead<'_> {
     head
 }
 
+/// The reason for which a body was not read to its end.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    NoRoom(Refused),
+    TooLong,
+    TooLate,
+}
+
+/// The bounds on the bodies of a service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    pub(crate) bytes: usize,
+    pub(crate) time: Duration,
+}
+
 /// The part of a body that was read.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct PartialBody {
     /// The first piece. Most bodies have only one piece, which is not copied.
     first: Bytes,
     /// All pieces, if there are several.
     all: Vec<u8>,
+    /// The number of bytes that are charged for.
+    charged: usize,
+    /// The time by which the whole body must have arrived; `None` until the body is waited for.
+    deadline: Option<(Box<dyn Timer + Send + Sync>, Instant)>,
 }
 
 impl PartialBody {
-    /// Reads `body` to its end, or until more than `limit` bytes were read. If reading fails, returns an empty body, so that the part that
-    /// was read has no effect.
-    pub(crate) fn poll_read<B: Body>(&mut self, mut body: Pin<&mut B>, limit: usize, cx: &mut Context<'_>) -> Poll<Bytes> {
-        while self.len() <= limit {
-            match ready!(body.as_mut().poll_frame(cx)) {
-                Some(Ok(frame)) => {
+    /// Charges for the length that the head of the request names, before anything is read.
+    pub(crate) fn begin<B: Body>(body: &B, limits: BodyLimits, charge: &mut Charge) -> Result<Self, Unread> {
+        let length = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if length > limits.bytes {
+            return Err(Unread::TooLong);
+        }
+        charge.add(Unit::RequestBytes, length).map_err(Unread::NoRoom)?;
+        Ok(Self { charged: length, ..Self::default() })
+    }
+
+    /// Reads `body` to its end. If reading fails, returns an empty body, so that the part that was read has no effect.
+    pub(crate) fn poll_read<B: Body>(
+        &mut self,
+        mut body: Pin<&mut B>,
+        limits: BodyLimits,
+        charge: &mut Charge,
+        runtime: &dyn TimedRuntime,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Bytes, Unread>> {
+        loop {
+            match body.as_mut().poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(mut data) = frame.into_data() {
+                        let length = self.len().saturating_add(data.remaining());
+                        if length > limits.bytes {
+                            return Poll::Ready(Err(Unread::TooLong));
+                        }
+                        if let Err(refused) = charge.add(Unit::RequestBytes, length.saturating_sub(self.charged)) {
+                            return Poll::Ready(Err(Unread::NoRoom(refused)));
+                        }
+                        self.charged = self.charged.max(length);
                         self.push(data.copy_to_bytes(data.remaining()));
                     }
                 }
-                Some(Err(_)) => return Poll::Ready(Bytes::new()),
-                None => break,
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Ok(Bytes::new())),
+                Poll::Ready(None) => return Poll::Ready(Ok(self.take())),
+                Poll::Pending => {
+                    let (timer, until) = self.deadline.get_or_insert_with(|| {
+                        let timer = runtime.timer();
+                        let until = timer.now().saturating_add(limits.time);
+                        (timer, until)
+                    });
+                    ready!(timer.poll_until(cx, *until));
+                    return Poll::Ready(Err(Unread::TooLate));
+                }
             }
         }
-        Poll::Ready(if self.all.is_empty() { core::mem::take(&mut self.first) } else { core::mem::take(&mut self.all).into() })
     }
 
     fn len(&self) -> usize {
@@ -54,8 +114,13 @@ impl PartialBody {
             return;
         }
         if self.all.is_empty() {
+            self.all.reserve_exact(self.charged);
             self.all.extend_from_slice(&self.first);
         }
         self.all.extend_from_slice(&piece);
+    }
+
+    fn take(&mut self) -> Bytes {
+        if self.all.is_empty() { core::mem::take(&mut self.first) } else { core::mem::take(&mut self.all).into() }
     }
 }

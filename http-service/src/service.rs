@@ -7,16 +7,18 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use endpoint::{Service, TimedRuntime};
+use endpoint::{Principal, Service, TimedRuntime};
 use http::{Request, Response};
 use http_body::Body;
 use protocol_core::drive::LaneMachine;
 use protocol_core::http::HttpServerConfig;
 
 use crate::body::{BufferedBody, HttpBody};
+use crate::budget::{Account, Budget, Payer, Who};
 use crate::future::HttpFuture;
 use crate::guard::{Guard, admits};
 use crate::server::{OtherMachine, Owner};
+use crate::stats::HttpStats;
 
 /// MCP over Streamable HTTP, as a [`tower_service::Service`] for requests with any type of body. It is always ready, and never returns an
 /// error.
@@ -75,12 +77,28 @@ impl HttpService {
     }
 
     fn answer<B: Body>(&self, request: Request<B>) -> HttpFuture<B> {
+        self.answer_on(request, None, None)
+    }
+
+    /// Answers a request of a client, on a connection.
+    pub(crate) fn answer_on<B: Body>(
+        &self,
+        request: Request<B>,
+        client: Option<&Arc<Account>>,
+        connection: Option<&Arc<Account>>,
+    ) -> HttpFuture<B> {
         let (parts, body) = request.into_parts();
-        if self.guard.as_ref().is_none_or(|guard| admits(&**guard, &parts)) {
-            HttpFuture::new(Arc::clone(&self.owner), parts, body)
-        } else {
-            HttpFuture::unauthorized()
+        if !self.guard.as_ref().is_none_or(|guard| admits(&**guard, &parts)) {
+            return HttpFuture::unauthorized();
         }
+        let budget = self.budget();
+        let principal = parts.extensions.get::<Principal>().map(|principal| budget.account(Who::Principal(principal.clone())));
+        let payer = Payer::new(Arc::clone(budget), principal.or_else(|| client.cloned()), connection.cloned());
+        HttpFuture::new(Arc::clone(&self.owner), parts, body, payer)
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        self.owner.budget()
     }
 
     /// Answers one request, for servers without tower: takes a head and a body, and returns a head and a [body in
@@ -110,16 +128,10 @@ impl HttpService {
         self.owner.runtime()
     }
 
-    /// The number of open sessions: those with a handshake, and one for each request without a handshake that is being served.
+    /// The counts of what clients make the service hold now, and of what was refused.
     #[must_use]
-    pub fn sessions(&self) -> usize {
-        self.owner.counts().0
-    }
-
-    /// The number of requests whose responses have not ended, including open streams.
-    #[must_use]
-    pub fn exchanges(&self) -> usize {
-        self.owner.counts().1
+    pub fn stats(&self) -> HttpStats {
+        self.owner.stats()
     }
 }
 

@@ -238,7 +238,7 @@ impl Bench {
 
 /// The numbers of sessions and of HTTP exchanges.
 fn counts(bench: &Bench) -> (usize, usize) {
-    (bench.service.sessions(), bench.service.exchanges())
+    (bench.service.stats().sessions, bench.service.stats().exchanges)
 }
 
 fn call(id: u32, tool: &str, meta: &str) -> String {
@@ -563,6 +563,137 @@ fn a_body_is_read_up_to_the_limit_and_not_at_all_if_the_head_is_refused() {
     }
 }
 
+// ---- Budgets ----
+
+/// A body of which only a part ever arrives.
+struct Unfinished {
+    length: u64,
+    arrives: Option<Bytes>,
+}
+
+impl Unfinished {
+    fn of(length: usize) -> Self {
+        Self { length: length as u64, arrives: Some(Bytes::from_static(b"{")) }
+    }
+}
+
+impl Body for Unfinished {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.arrives.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.length)
+    }
+}
+
+/// Three connections with unfinished bodies took 1.4 GiB: a request was counted only after its body was read.
+#[test]
+fn bodies_that_do_not_arrive_are_bounded_in_sum_and_end_after_their_time() {
+    let mut bench = Bench::with(|config| config.limits.request_bytes = 10 << 20);
+    let mut unfinished: Vec<_> =
+        (0..2).map(|_| Box::pin(bench.service.call(request("POST", &[], Unfinished::of(4 << 20))))).collect();
+    let mut cx = TaskContext::from_waker(Waker::noop());
+    for future in &mut unfinished {
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+    }
+    assert_eq!((bench.service.stats().request_bytes, bench.service.stats().exchanges), (8 << 20, 2));
+    let refused = bench.service.call(request("POST", &[], Unfinished::of(4 << 20)));
+    let response = bench.executor.block_on(refused).expect("a response").expect("no error");
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert_eq!(bench.service.stats().refused, 1);
+    assert_eq!(bench.send("POST", &[], INITIALIZE).status(), 200, "a small request is served");
+    bench.run(59_999);
+    for future in &mut unfinished {
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+    }
+    bench.run(1);
+    for future in &mut unfinished {
+        let Poll::Ready(Ok(response)) = future.as_mut().poll(&mut cx) else { panic!("the body has time") };
+        assert_eq!(response.status().as_u16(), 408);
+    }
+    drop(unfinished);
+    assert_eq!((bench.service.stats().request_bytes, bench.service.stats().exchanges), (0, 0));
+    let mut long = bench.service.call(request("POST", &[], Unfinished::of((4 << 20) + 1)));
+    let Poll::Ready(Ok(response)) = Pin::new(&mut long).poll(&mut cx) else { panic!("it is read") };
+    assert_eq!(response.status().as_u16(), 413, "the head names a length that is too long");
+}
+
+#[test]
+fn calls_beyond_the_limit_are_refused_before_their_body_is_read_and_answers_are_not() {
+    let mut bench = Bench::with(|config| config.limits.calls = 2);
+    let session = bench.open();
+    let (first, second) = (bench.call_in(&session, 1, "wait"), bench.call("wait"));
+    assert_eq!((first.status(), second.status(), bench.service.stats().calls), (0, 0, 2));
+    let unread = bench.service.call(request("POST", &[], Unread));
+    let response = bench.executor.block_on(unread).expect("a response").expect("no error");
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    let refused = bench.call_in(&session, 2, "wait");
+    assert_eq!((refused.status(), refused.header("retry-after")), (503, Some("1")));
+    assert!(refused.received.contains("too many calls are running"), "{}", refused.received);
+    // Answers and cancels are how running calls end.
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    assert_eq!(bench.post(&[("mcp-session-id", &session)], cancel).status(), 202);
+    bench.run(1);
+    assert_eq!(bench.service.stats().calls, 1);
+    drop((first, second));
+    bench.run(1);
+    let stats = bench.service.stats();
+    assert_eq!((stats.calls, stats.exchanges, stats.request_bytes, stats.ended_sessions), (0, 0, 0, 0));
+}
+
+/// Clients that disconnected at once left 90 000 handlers that ran on for their grace.
+#[test]
+fn only_some_handlers_of_clients_that_disconnect_have_a_grace() {
+    let running = Arc::new(());
+    let held = Arc::clone(&running);
+    let deaf = Tool::new("deaf", move |_: Context, (): ()| {
+        let held = Arc::clone(&held);
+        async move {
+            core::future::pending::<()>().await;
+            drop(held);
+            Ok("never")
+        }
+    });
+    let service = Service::new(Identity::new("server", "1")).tool(deaf);
+    let mut bench = Bench::serving(service, Arc::default(), |config| config.limits.ended_sessions = 3);
+    for _ in 0..50 {
+        let client = bench.call("deaf");
+        assert_eq!(client.status(), 0);
+        drop(client);
+        bench.executor.run_until_stalled();
+    }
+    let stats = bench.service.stats();
+    assert_eq!((stats.calls, stats.ended_sessions, stats.exchanges, stats.sessions), (3, 3, 0, 0));
+    assert_eq!(Arc::strong_count(&running), 2 + 3);
+    bench.run(60_000);
+    assert_eq!((bench.service.stats().calls, bench.service.stats().ended_sessions), (0, 0));
+    assert_eq!(Arc::strong_count(&running), 2);
+}
+
+#[test]
+fn a_principal_that_takes_its_whole_share_leaves_room_for_others() {
+    let mut bench = Bench::with(|config| config.limits.calls = 8);
+    let by = |bench: &mut Bench, name: &str| {
+        let meta = format!(r#""_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}}}"#);
+        let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "wait")];
+        let mut request = request("POST", &fields, Whole(Some(call(1, "wait", &meta).into())));
+        request.extensions_mut().insert(Principal::new(name));
+        let future = Some(Box::pin(bench.service.call(request)));
+        let mut client = Client { future, response: None, received: String::new(), has_ended: false };
+        client.poll(&bench.executor);
+        client
+    };
+    let greedy: Vec<_> = (0..20).map(|_| by(&mut bench, "greedy")).collect();
+    let refused = greedy.iter().filter(|client| client.status() == 429 && client.header("retry-after") == Some("1"));
+    assert_eq!((refused.count(), bench.service.stats().calls), (16, 4));
+    let other = by(&mut bench, "other");
+    assert_eq!((other.status(), bench.service.stats().calls), (0, 5));
+}
+
 /// Admits only requests with a token.
 struct ByToken;
 
@@ -681,11 +812,11 @@ fn a_request_that_the_guard_does_not_admit_gets_401_before_its_body_is_read() {
         let response = bench.executor.block_on(refused).expect("a response").expect("no error");
         assert_eq!((response.status().as_u16(), &response.headers()["www-authenticate"]), (401, &"Bearer".parse().unwrap()));
     }
-    assert_eq!(bench.service.sessions(), 0);
+    assert_eq!(bench.service.stats().sessions, 0);
     let body = Whole(Some(Bytes::from_static(INITIALIZE.as_bytes())));
     let admitted = guarded.call(request("POST", &[("authorization", "Bearer right")], body));
     let response = bench.executor.block_on(admitted).expect("a response").expect("no error");
-    assert_eq!((response.status().as_u16(), bench.service.sessions()), (200, 1));
+    assert_eq!((response.status().as_u16(), bench.service.stats().sessions), (200, 1));
 }
 
 #[test]
@@ -931,7 +1062,7 @@ fn the_layer_lets_this_machine_pass_and_refuses_others_before_the_service_is_cal
         assert_eq!(frame.into_data().expect("data").len() as u64, hint);
         assert!(body.is_end_stream());
     }
-    assert_eq!(bench.service.sessions(), 1);
+    assert_eq!(bench.service.stats().sessions, 1);
     bench.call("quick");
 }
 

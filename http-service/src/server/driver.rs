@@ -21,6 +21,7 @@ use super::ResponseStream;
 use super::machine::Machine;
 use super::shared::Shared;
 use super::state::{Order, Report};
+use crate::budget::{Charge, Payer, Unit};
 
 /// The maximum number of turns in one poll, after which the task yields.
 const MAX_TURNS: usize = 16;
@@ -45,15 +46,17 @@ pub(super) struct SessionDriver {
     has_closed: bool,
     /// `true` once [`Order::Close`] was taken. The server has removed the session by then.
     is_ended: bool,
+    /// The charge for the grace of the handlers after the end, and before it the one who pays.
+    grace: Charge,
 }
 
 impl Shared {
     /// The driver of a new session. `None` if the application refuses the session, which then has ended.
-    pub(super) fn driver(self: &Arc<Self>, key: SessionKey, era: Era) -> Option<SessionDriver> {
+    pub(super) fn driver(self: &Arc<Self>, key: SessionKey, era: Era, payer: &Payer) -> Option<SessionDriver> {
         let mut unserved = Unserved { shared: Some(self), key };
         let machine = self.source.open(era, Arc::clone(&self.runtime) as _)?;
         unserved.shared = None;
-        Some(SessionDriver::new(Arc::clone(self), key, machine, self.config.resumable && era == Era::Legacy))
+        Some(SessionDriver::new(Arc::clone(self), key, machine, self.config.resumable && era == Era::Legacy, payer))
     }
 }
 
@@ -73,7 +76,7 @@ impl Drop for Unserved<'_> {
 }
 
 impl SessionDriver {
-    pub(super) fn new(shared: Arc<Shared>, key: SessionKey, machine: Machine, can_resume: bool) -> Self {
+    fn new(shared: Arc<Shared>, key: SessionKey, machine: Machine, can_resume: bool, payer: &Payer) -> Self {
         Self {
             shared,
             key,
@@ -84,7 +87,13 @@ impl SessionDriver {
             reports: Vec::new(),
             has_closed: false,
             is_ended: false,
+            grace: payer.charge(),
         }
+    }
+
+    /// Returns `true` if the handlers of a session that has ended may clean up. Otherwise the driver ends, which drops them.
+    fn has_grace(&mut self) -> bool {
+        self.grace.covers(Unit::Ended) || self.grace.add(Unit::Ended, 1).is_ok()
     }
 
     /// Passes the reports to the server, and takes its orders. The task is woken when there are further orders.
@@ -164,7 +173,7 @@ impl Future for SessionDriver {
             if !self.reports.is_empty() && !self.is_ended {
                 continue;
             }
-            if self.machine.is_closed() {
+            if self.machine.is_closed() || self.is_ended && !self.has_grace() {
                 return Poll::Ready(());
             }
             if self.poll_deadline(cx).is_pending() {

@@ -15,7 +15,24 @@ use protocol_core::http::{HttpContext, HttpExchangeId, HttpRequest, ResponsePart
 use super::Owner;
 use super::driver::SessionDriver;
 use super::shared::{NoRandomBytes, Source};
+use crate::budget::{Charge, Refused, Unit};
 use crate::request::head;
+
+/// What a request is charged for.
+pub(crate) struct Charges {
+    /// The call and the body, until nothing of the call is left.
+    pub(crate) call: Charge,
+    /// The exchange, until it is over.
+    pub(crate) exchange: Charge,
+}
+
+/// The reason for which a request whose body was read has no exchange.
+#[derive(Debug)]
+pub(crate) enum NotBegun {
+    NoRoom(Refused),
+    /// The runtime has no random bytes now, so that no session can be opened.
+    NoRandomBytes,
+}
 
 /// A handle on one HTTP exchange. Dropping it before the end of the response means that the client has disconnected.
 pub(crate) struct Exchange {
@@ -23,24 +40,35 @@ pub(crate) struct Exchange {
     id: HttpExchangeId,
     /// The driver of the session of a request without a handshake, while this handle polls it.
     driver: Option<SessionDriver>,
-    is_over: bool,
+    /// `None` once the exchange is over.
+    charge: Option<Charge>,
 }
 
 impl Owner {
     /// Takes a request with its body. If the request opens a session, makes the driver of the session: a task if the session has a
     /// handshake; otherwise the exchange polls it.
-    pub(crate) fn begin(self: &Arc<Self>, parts: Parts, body: Bytes) -> Result<Exchange, NoRandomBytes> {
+    pub(crate) fn begin(self: &Arc<Self>, parts: &Arc<Parts>, body: Bytes, charges: Charges) -> Result<Exchange, NotBegun> {
         let shared = self.shared();
-        let parts = Arc::new(parts);
-        let mut extensions = Extensions::new().with_shared(Arc::clone(&parts));
-        if let Some(principal) = parts.extensions.get::<Principal>() {
-            extensions = extensions.with(principal.clone());
-        }
-        let mut request = HttpRequest::new(head(&parts), body);
+        let Charges { mut call, exchange: charge } = charges;
+        let mut request = HttpRequest::new(head(parts), body);
         // Parsed here, and not under the lock.
         request.read_body(&shared.config.limits);
         request.principal = parts.extensions.get::<Principal>().map(Principal::as_str);
-        let mut context = RequestContext { random: shared.random_for(&request)?, source: &shared.source };
+        if request.may_open_session() {
+            request.client = charge.payer().name().map(Into::into);
+        }
+        if request.asks() && !call.covers(Unit::Calls) {
+            call.add(Unit::Calls, 1).map_err(NotBegun::NoRoom)?;
+        }
+        // What handlers hold is charged for as long as they hold it.
+        let mut extensions = Extensions::new().with_shared(Arc::clone(parts)).with(call);
+        if let Some(principal) = parts.extensions.get::<Principal>() {
+            extensions = extensions.with(principal.clone());
+        }
+        let mut context = RequestContext {
+            random: shared.random_for(&request).map_err(|NoRandomBytes| NotBegun::NoRandomBytes)?,
+            source: &shared.source,
+        };
         let (id, opened, unused) = shared.verb(|state, now| {
             let mut extensions = Some(extensions);
             let (id, opened) = state.begin(&request, &mut context, &mut extensions, now);
@@ -49,9 +77,10 @@ impl Owner {
         // The extensions, if no session has taken them, are dropped outside of the lock.
         drop(unused);
         // Made before the machine: if making the machine panics, the exchange is dropped, and so ends at the server.
-        let mut exchange = Exchange::new(Arc::clone(self), id);
+        let payer = charge.payer().client();
+        let mut exchange = Exchange::new(Arc::clone(self), id, charge);
         if let Some((key, era)) = opened
-            && let Some(driver) = shared.driver(key, era)
+            && let Some(driver) = shared.driver(key, era, &payer)
         {
             match era {
                 Era::Legacy => shared.runtime.spawn(Box::pin(driver)),
@@ -63,8 +92,8 @@ impl Owner {
 }
 
 impl Exchange {
-    pub(super) fn new(owner: Arc<Owner>, id: HttpExchangeId) -> Self {
-        Self { owner, id, driver: None, is_over: false }
+    fn new(owner: Arc<Owner>, id: HttpExchangeId, charge: Charge) -> Self {
+        Self { owner, id, driver: None, charge: Some(charge) }
     }
 
     /// Polls the driver of a session from now on.
@@ -80,7 +109,9 @@ impl Exchange {
         let mut waker = Some(cx.waker().clone());
         match self.owner.shared().poll_response(self.id, &mut waker) {
             Some(part) => {
-                self.is_over = part == ResponsePart::End;
+                if part == ResponsePart::End {
+                    self.charge = None;
+                }
                 Poll::Ready(part)
             }
             None => Poll::Pending,
@@ -94,7 +125,7 @@ impl Exchange {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over
+        self.charge.is_none()
     }
 
     /// Starts a task for the driver, if this handle has one. For a response that is a stream this is necessary, since the client may not
@@ -108,7 +139,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_over() {
             self.owner.shared().lose(self.id);
         }
         // The driver goes on as a task, so that the cancelled handler has its grace.

@@ -7,7 +7,7 @@ mod response_stream;
 mod shared;
 mod state;
 
-pub(crate) use exchange::Exchange;
+pub(crate) use exchange::{Charges, Exchange, NotBegun};
 pub(crate) use machine::OtherMachine;
 pub use response_stream::ResponseStream;
 
@@ -20,7 +20,9 @@ use engine::Engine;
 use http::request::Parts;
 use protocol_core::http::{HttpServer, HttpServerConfig};
 
-use crate::request::head;
+use crate::budget::{Budget, Unit};
+use crate::request::{BodyLimits, head};
+use crate::stats::HttpStats;
 use shared::{Shared, Source};
 use state::State;
 
@@ -44,27 +46,33 @@ impl Owner {
     fn new(source: Source, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
         let config = Arc::new(config);
         let server = HttpServer::new(Arc::clone(&config), runtime.now());
+        let budget = Arc::new(Budget::new(&config.limits, Arc::clone(&runtime)));
         let untimed: Arc<dyn Runtime> = Arc::clone(&runtime) as _;
-        Self(Arc::new(Shared { engine: Engine::new(State::new(server), untimed), source, runtime, config }))
+        Self(Arc::new(Shared { engine: Engine::new(State::new(server), untimed), source, runtime, config, budget }))
     }
 
     fn shared(&self) -> &Arc<Shared> {
         &self.0
     }
 
-    #[cfg(feature = "hyper")]
     pub(crate) fn runtime(&self) -> &Arc<dyn TimedRuntime> {
         &self.0.runtime
     }
 
-    /// The maximum number of bytes of a body.
-    pub(crate) fn body_limit(&self) -> usize {
-        self.0.config.limits.body_bytes
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.0.budget
     }
 
-    /// Returns `true` if the body of a request must be read.
-    pub(crate) fn needs_body(&self, parts: &Parts) -> bool {
-        self.0.config.needs_body(&head(parts))
+    /// The bounds on the body of a request.
+    pub(crate) fn body_limits(&self) -> BodyLimits {
+        let HttpServerConfig { limits, timeouts, .. } = &*self.0.config;
+        // A body that is longer than all bodies may be together never fits.
+        BodyLimits { bytes: limits.body_bytes.min(limits.request_bytes), time: timeouts.body }
+    }
+
+    /// Returns `true` if a request is not refused because of its head.
+    pub(crate) fn admits(&self, parts: &Parts) -> bool {
+        self.0.config.admits(&head(parts))
     }
 
     /// Refuses new sessions, requests without a handshake and new GET streams from now on, and closes every session gracefully.
@@ -72,9 +80,20 @@ impl Owner {
         self.0.verb(|state, _| state.stop(grace));
     }
 
-    /// The numbers of open sessions and of open exchanges.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        self.0.engine.with_state(|state| state.counts())
+    /// The counts of everything that clients make the service hold.
+    pub(crate) fn stats(&self) -> HttpStats {
+        let budget = &self.0.budget;
+        let (sessions, subscriptions) = self.0.engine.with_state(|state| state.counts());
+        HttpStats {
+            connections: budget.open_connections(),
+            exchanges: budget.held(Unit::Exchanges),
+            request_bytes: budget.held(Unit::RequestBytes),
+            calls: budget.held(Unit::Calls),
+            ended_sessions: budget.held(Unit::Ended),
+            sessions,
+            subscriptions,
+            refused: budget.refused(),
+        }
     }
 }
 

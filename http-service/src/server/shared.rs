@@ -16,6 +16,7 @@ use protocol_core::{Arc as CoreArc, Config, Instant};
 
 use super::machine::{Machine, OtherMachine};
 use super::state::{Order, Report, State};
+use crate::budget::Budget;
 
 /// The HTTP server of a service, under the lock of an [`Engine`], and the source of its sessions.
 pub(super) struct Shared {
@@ -23,6 +24,7 @@ pub(super) struct Shared {
     pub(super) source: Source,
     pub(super) runtime: Arc<dyn TimedRuntime>,
     pub(super) config: Arc<HttpServerConfig>,
+    pub(super) budget: Arc<Budget>,
 }
 
 /// The source of the machines that serve sessions.
@@ -61,7 +63,7 @@ impl Source {
 
 /// The error of a runtime that has no random bytes now, so that no session can be opened.
 #[derive(Debug)]
-pub(crate) struct NoRandomBytes;
+pub(super) struct NoRandomBytes;
 
 impl Shared {
     /// Changes the state with `change`, distributes the events of the HTTP server, wakes the tasks that have something to do, and starts

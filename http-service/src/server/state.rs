@@ -259,8 +259,8 @@ impl State {
         self.deadlines.take()
     }
 
-    /// The number of sessions, and the number of exchanges.
+    /// The number of sessions, and the number of subscriptions.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.server.sessions(), self.server.exchanges())
+        (self.server.sessions(), self.server.subscriptions())
     }
 }

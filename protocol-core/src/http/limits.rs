@@ -2,7 +2,12 @@
 
 use core::time::Duration;
 
-/// The bounds of an [`HttpServer`](super::HttpServer). No client can make a server exceed them.
+/// The bounds of an [`HttpServer`](super::HttpServer) and of the service that owns it. No client can make a server exceed them.
+///
+/// A service applies [`exchanges`](Self::exchanges), [`request_bytes`](Self::request_bytes), [`calls`](Self::calls) and
+/// [`ended_sessions`](Self::ended_sessions) to a request before it reads the body; a bare [`HttpServer`](super::HttpServer) applies only the
+/// first of these. Of each, a client may hold at most as much as is left for all others: so alone at most half, and a small request of
+/// another client is still served while a few clients take whatever they can. Within a client the same holds for each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpLimits {
@@ -10,9 +15,22 @@ pub struct HttpLimits {
     pub body_bytes: usize,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64, as in [`crate::Limits::batch`].
     pub batch: usize,
-    /// The maximum number of HTTP exchanges at the same time. Further requests are answered with 503. Default: 16 384.
+    /// The maximum number of HTTP exchanges at the same time, each from the head of its request on. Further requests are answered with 503,
+    /// or with 429 if only the share of the client is used up. Default: 16 384.
     pub exchanges: usize,
-    /// The maximum number of sessions with a handshake. A further `initialize` is answered with 503. Default: 10 000.
+    /// The maximum number of bytes of the bodies that are being read, and of those whose requests are being served, of all clients
+    /// together. A body counts with the length that its head names from then on, and otherwise with what has arrived. A request whose body
+    /// does not fit is answered as above. Default: 64 MiB.
+    pub request_bytes: usize,
+    /// The maximum number of calls at the same time whose handlers run, also those of clients that have disconnected. Further requests are
+    /// answered as above. Default: 4096.
+    pub calls: usize,
+    /// The maximum number of sessions that have ended, and whose cancelled handlers may still clean up
+    /// ([`Timeouts::handler_grace`](crate::Timeouts::handler_grace)). The handlers of further sessions that end have no grace. Default: 1024.
+    pub ended_sessions: usize,
+    /// The maximum number of sessions with a handshake. A further `initialize` ends the session that is idle and would end first. Only if
+    /// none is idle, it is answered with 503. A client ([`HttpRequest::client`](super::HttpRequest::client)) may have at most as many as are
+    /// left for all others; beyond that, its own idle sessions are those that end, and if it has none, the answer is 429. Default: 10 000.
     pub sessions: usize,
     /// The maximum number of `subscriptions/listen` at the same time. Further ones are answered with 503. Default: 1024.
     pub subscriptions: usize,
@@ -46,6 +64,9 @@ impl Default for HttpLimits {
             body_bytes: 4 << 20,
             batch: 64,
             exchanges: 16_384,
+            request_bytes: 64 << 20,
+            calls: 4096,
+            ended_sessions: 1024,
             sessions: 10_000,
             subscriptions: 1024,
             get_streams: 4,
@@ -65,6 +86,9 @@ pub struct HttpTimeouts {
     /// The time without output after which a comment is sent on a stream, and after which a response that has not begun becomes a stream.
     /// It does not apply to the response to `initialize`, nor to a POST that is only acknowledged. Default: 15 s.
     pub keep_alive: Duration,
+    /// The time within which the whole body of a request must arrive, counted from its head, whatever else its connection does. Otherwise
+    /// the request is answered with 408. A service applies it, and a bare [`HttpServer`](super::HttpServer) does not. Default: 60 s.
+    pub body: Duration,
     /// The time after which a session with a handshake ends, if it has no request, no open stream and no reply to make. Default: 30 min.
     pub session_idle: Duration,
     /// The time within which the client must make another request after the response to `initialize`; otherwise the session ends. If
@@ -83,6 +107,7 @@ impl Default for HttpTimeouts {
     fn default() -> Self {
         Self {
             keep_alive: Duration::from_secs(15),
+            body: Duration::from_secs(60),
             session_idle: Duration::from_secs(30 * 60),
             after_initialize: Duration::from_secs(60),
             replay: Duration::from_secs(2 * 60),

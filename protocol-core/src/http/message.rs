@@ -43,6 +43,15 @@ pub(super) enum Body {
 }
 
 impl Body {
+    /// Returns `true` for a request, and for a batch with a request.
+    pub(super) fn asks(&self) -> bool {
+        match self {
+            Self::Message(message) => matches!(message, Message::Request(_)),
+            Self::Batch(batch) => batch.replies > 0,
+            Self::Malformed { .. } => false,
+        }
+    }
+
     /// Returns `true` for the request that opens a session.
     pub(super) fn opens_session(&self) -> bool {
         matches!(self, Self::Message(Message::Request(request)) if &*request.method == "initialize")

@@ -21,18 +21,20 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Copy + Ord> Timers<K> {
-    /// Moves the deadline of `key` from the time in `armed` to `at`, and stores `at` in `armed`.
-    pub(super) fn set(&mut self, armed: &mut Armed, key: K, at: Option<Instant>) {
-        if armed.0 == at {
-            return;
+    /// Moves the deadline of `key` from the time in `armed` to `at`, and stores `at` in `armed`. Returns the time that was there before.
+    pub(super) fn set(&mut self, armed: &mut Armed, key: K, at: Option<Instant>) -> Option<Instant> {
+        let before = armed.0;
+        if before == at {
+            return before;
         }
-        if let Some(old) = armed.0 {
+        if let Some(old) = before {
             self.all.remove(&(old, key));
         }
         if let Some(at) = at {
             self.all.insert((at, key));
         }
         armed.0 = at;
+        before
     }
 
     pub(super) fn next(&self) -> Option<Instant> {
@@ -50,8 +52,8 @@ impl<K: Copy + Ord> Timers<K> {
 }
 
 impl Armed {
-    /// Records that the deadline was removed from the timers.
-    pub(super) fn forget(&mut self) {
-        self.0 = None;
+    /// Records that the deadline was removed from the timers, and returns it.
+    pub(super) fn forget(&mut self) -> Option<Instant> {
+        self.0.take()
     }
 }

@@ -259,7 +259,7 @@ impl Bench {
         let exchange = Exchange {
             session: only("mcp-session-id").map(str::to_owned),
             after: only("last-event-id").and_then(EventId::parse),
-            is_refused: method == Method::Other || (method == Method::Post && !self.config.needs_body(&head)),
+            is_refused: method == Method::Other || (method == Method::Post && !self.config.admits(&head)),
             ..Exchange::default()
         };
         let mut request = HttpRequest::new(head, body.into());

@@ -33,7 +33,11 @@ crate::harness::rows! { $ each_http_row ():
     a_body_that_is_no_message_is_refused
     half_requests_of_many_clients_delay_no_other
     a_connection_without_a_whole_request_is_closed_after_a_while
-    a_connection_beyond_the_limit_waits_for_another_to_end
+    a_connection_beyond_the_limit_ends_the_one_that_is_idle_for_longest
+    connections_with_a_running_call_each_leave_nobody_without_an_answer
+    bodies_that_do_not_arrive_leave_room_for_others_and_end_after_their_time
+    calls_of_clients_that_disconnect_at_once_leave_few_handlers
+    sessions_without_number_keep_nobody_from_a_handshake
     closing_ends_streams_and_connections_and_lets_requests_end
     dropping_the_listener_ends_every_connection
     many_clients_leave_only_the_sessions_that_they_did_not_end
@@ -58,6 +62,10 @@ fn service(gate: &Arc<Semaphore>) -> (Service, Receiver<String>) {
     let note_of_wait = note.clone();
     let service = Service::new(identity())
         .tool(Tool::new("quick", async |_: Context, (): ()| Ok("done")))
+        .tool(Tool::new("deaf", async |_: Context, (): ()| {
+            std::future::pending::<()>().await;
+            Ok("never")
+        }))
         .tool(Tool::new("wait", move |context: Context, (): ()| {
             let note = note_of_wait.clone();
             async move {
@@ -549,7 +557,7 @@ async fn a_request_with_two_lengths_or_an_invalid_one_is_refused<A: Adapter>(sta
                 client.ends();
             }
         });
-        assert_eq!(server.service.sessions(), 0);
+        assert_eq!(server.service.stats().sessions, 0);
     })
     .await;
 }
@@ -624,7 +632,7 @@ async fn an_invalid_head_is_refused<A: Adapter>(stage: Stage<A>) {
             client.send(&format!("POST /mcp HTTP/1.1\r\n{length}\r\n{INITIALIZE}"));
             assert_eq!(client.head().status, 403, "the request names no host");
         });
-        assert_eq!(server.service.sessions(), 0);
+        assert_eq!(server.service.stats().sessions, 0);
     })
     .await;
 }
@@ -653,7 +661,7 @@ async fn invalid_chunks_are_refused<A: Adapter>(stage: Stage<A>) {
                 client.ends();
             }
         });
-        assert_eq!(server.service.sessions(), 0);
+        assert_eq!(server.service.stats().sessions, 0);
     })
     .await;
 }
@@ -700,7 +708,7 @@ async fn half_requests_of_many_clients_delay_no_other<A: Adapter>(stage: Stage<A
                 })
                 .collect();
             server.connect().open();
-            assert_eq!(server.service.sessions(), 2, "the session that was just opened, and that of the call");
+            assert_eq!(server.service.stats().sessions, 2, "the session that was just opened, and that of the call");
             drop(halves);
         });
     })
@@ -732,22 +740,172 @@ async fn a_connection_without_a_whole_request_is_closed_after_a_while<A: Adapter
     .await;
 }
 
-async fn a_connection_beyond_the_limit_waits_for_another_to_end<A: Adapter>(stage: Stage<A>) {
+async fn a_connection_beyond_the_limit_ends_the_one_that_is_idle_for_longest<A: Adapter>(stage: Stage<A>) {
     let mut limits = ConnectionLimits::default();
     limits.connections = 1;
     let server = Server::start_with(&stage, limits, |_| {}).await;
     play_client(stage, server, |server| {
         let mut first = server.connect();
         first.open();
-        let mut second = server.connect();
-        second.request("POST", &[], INITIALIZE);
-        second.stream.set_nonblocking(true).expect("a mode");
-        // The answer to another request on the first connection shows that the server had enough time to accept the second one.
-        first.open();
-        assert_eq!(second.stream.read(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
-        second.stream.set_nonblocking(false).expect("a mode");
-        drop(first);
-        assert_eq!(second.head().status, 200);
+        server.connect().open();
+        first.ends();
+    })
+    .await;
+}
+
+/// 4 096 connections with a running call each kept everybody else in the queue of the system, without an answer.
+async fn connections_with_a_running_call_each_leave_nobody_without_an_answer<A: Adapter>(stage: Stage<A>) {
+    let mut limits = ConnectionLimits::default();
+    limits.connections = 8;
+    let server = Server::start_with(&stage, limits, |config| config.limits.calls = 6).await;
+    play_client(stage, server, |server| {
+        let (fields, body) = modern("gated");
+        let mut busy = Vec::new();
+        // All of them come from one address, which may have four connections, and three calls.
+        for number in 0..20 {
+            let mut client = server.connect();
+            client.request("POST", &fields, &body);
+            let head = client.head();
+            match head.status {
+                200 => busy.push((client, head)),
+                status => {
+                    let wait: u64 = head.field("retry-after").and_then(|wait| wait.parse().ok()).expect("a time");
+                    assert!([429, 503].contains(&status) && (1..=60).contains(&wait), "{number}: {status}, {wait}");
+                }
+            }
+        }
+        assert_eq!((busy.len(), server.service.stats().calls), (3, 3));
+        assert!(server.service.stats().connections <= 9);
+        server.gate.add_permits(3);
+        for (mut client, head) in busy {
+            assert!(client.body(&head).contains("done"));
+        }
+        let (fields, body) = modern("quick");
+        assert_eq!(server.connect().ask("POST", &fields, &body).0.status, 200, "there is room again");
+    })
+    .await;
+}
+
+/// Three connections with unfinished bodies took 1.4 GiB; while a call ran on a connection, they never ended.
+async fn bodies_that_do_not_arrive_leave_room_for_others_and_end_after_their_time<A: Adapter>(stage: Stage<A>) {
+    const LENGTH: usize = 100_000;
+    let server = Server::start_with(&stage, ConnectionLimits::default(), |config| {
+        (config.limits.request_bytes, config.timeouts.body) = (10 * LENGTH, Duration::from_millis(1500));
+    })
+    .await;
+    play_client(stage, server, |server| {
+        let runtime = ::tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let unfinished: Vec<_> = (0..30)
+            .map(|_| {
+                let mut client = server.connect();
+                client.send(&format!("POST /mcp HTTP/1.1\r\n{}Content-Length: {LENGTH}\r\n\r\n{{", usual()));
+                client
+            })
+            .collect();
+        runtime.block_on(async {
+            let stream = ::tokio::net::TcpStream::connect(server.listener.local_addr()).await.expect("a connection");
+            let io = hyper_util::rt::TokioIo::new(stream);
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), io).await.expect("a connection");
+            ::tokio::spawn(connection);
+            let mut send = |tool: &'static str, is_whole: bool| {
+                let (fields, body) = modern(tool);
+                let mut request = hyper::Request::post("http://localhost/mcp");
+                for (name, value) in USUAL.iter().filter(|(name, _)| *name != "Host").chain(&fields) {
+                    request = request.header(*name, *value);
+                }
+                let length = if is_whole { body.len() } else { LENGTH };
+                let body = Sent { text: Some(body.into()), length };
+                sender.send_request(request.header("content-length", length).body(body).expect("a request"))
+            };
+            let gated = send("gated", true).await.expect("a response");
+            assert_eq!((gated.status().as_u16(), server.seen()), (200, "started".into()));
+            let streams: Vec<_> = (0..20).map(|_| ::tokio::spawn(send("quick", false))).collect();
+            assert_eq!(send("quick", true).await.expect("a response").status(), 200, "a small request is served");
+            let mut late = 0;
+            for stream in streams {
+                let response = stream.await.expect("no panic").expect("a response");
+                late += usize::from(response.status() == 408);
+                assert!([408, 429, 503].contains(&response.status().as_u16()), "{}", response.status());
+            }
+            assert!(late <= 10, "{late} of the bodies were waited for");
+            drop(gated);
+        });
+        let mut late = 0;
+        for mut client in unfinished {
+            let head = client.head();
+            late += usize::from(head.status == 408);
+            assert!([408, 429, 503].contains(&head.status), "{}", head.status);
+        }
+        assert!((1..=10).contains(&late), "{late} of the bodies were waited for");
+        server.gate.add_permits(1);
+    })
+    .await;
+}
+
+/// The body of a request over HTTP/2, which is longer than what is sent.
+struct Sent {
+    text: Option<hyper::body::Bytes>,
+    length: usize,
+}
+
+impl hyper::body::Body for Sent {
+    type Data = hyper::body::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        match self.text.take() {
+            Some(text) => {
+                self.length -= text.len();
+                std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(text))))
+            }
+            None if self.length == 0 => std::task::Poll::Ready(None),
+            None => std::task::Poll::Pending,
+        }
+    }
+}
+
+/// Connections that opened 120 calls and closed at once left 90 000 handlers.
+async fn calls_of_clients_that_disconnect_at_once_leave_few_handlers<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start_with(&stage, ConnectionLimits::default(), |config| {
+        (config.limits.calls, config.limits.ended_sessions) = (60, 6);
+    })
+    .await;
+    play_client(stage, server, |server| {
+        let (fields, body) = modern("deaf");
+        let (quick_fields, quick) = modern("quick");
+        for _ in 0..200 {
+            let mut client = server.connect();
+            client.request("POST", &fields, &body);
+            drop(client);
+            assert!(server.service.stats().calls <= 60);
+        }
+        let mut patient = server.connect();
+        // At most half of the calls are of this address, and of these only few have a grace.
+        let mut answered = 0;
+        for _ in 0..50 {
+            answered += usize::from(patient.ask("POST", &quick_fields, &quick).0.status == 200);
+        }
+        assert!(answered > 0, "an honest client is served");
+        assert!(server.service.stats().ended_sessions <= 6);
+    })
+    .await;
+}
+
+async fn sessions_without_number_keep_nobody_from_a_handshake<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start_with(&stage, ConnectionLimits::default(), |config| config.limits.sessions = 8).await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        for _ in 0..100 {
+            client.open();
+        }
+        assert_eq!(server.service.stats().sessions, 4, "half of them, as all come from one address");
+        let id = client.open();
+        let (head, body) = client.ask("POST", &[("Mcp-Session-Id", &id)], &call(1, "quick"));
+        assert!(head.status == 200 && body.contains("done"), "{body}");
     })
     .await;
 }
@@ -836,7 +994,8 @@ async fn many_clients_leave_only_the_sessions_that_they_did_not_end<A: Adapter>(
                 scope.spawn(move || (0..REPEATS * 6).for_each(|visited| visit(address, (client + visited) % 6)));
             }
         });
-        let open = |sessions| move || ((server.service.sessions(), server.service.exchanges()) == (sessions, 0)).then_some(());
+        let open =
+            |sessions| move || ((server.service.stats().sessions, server.service.stats().exchanges) == (sessions, 0)).then_some(());
         // Two of the six kinds of clients do not end their session.
         until("only those sessions are left", open(CLIENTS * REPEATS * 2));
         server.listener.close(PATIENCE);

@@ -95,7 +95,7 @@ impl Server {
 
     /// Waits until all clients have disconnected.
     async fn until_left<A: Adapter>(&self, stage: &Stage<A>) {
-        until(stage, "the clients are gone", || (self.service.sessions(), self.service.exchanges()) == (0, 0)).await;
+        until(stage, "the clients are gone", || (self.service.stats().sessions, self.service.stats().exchanges) == (0, 0)).await;
     }
 }
 

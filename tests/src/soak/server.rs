@@ -25,7 +25,7 @@ pub(super) async fn run<A: Adapter>(adapter: A, heap: &'static Heap) -> ExitCode
         let (tasks, heap) = (tasks.load(Ordering::Relaxed), heap.allocated());
         let counts = counted
             .get()
-            .map(|service| json!({"sessions": service.sessions(), "exchanges": service.exchanges(), "tasks": tasks, "heap": heap}));
+            .map(|service| json!({"sessions": service.stats().sessions, "exchanges": service.stats().exchanges, "tasks": tasks, "heap": heap}));
         async move { Ok(counts.unwrap_or_default()) }
     });
     let mut service = Service::new(Identity::new("soak", "1"))

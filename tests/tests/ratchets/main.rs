@@ -102,9 +102,13 @@ const MACHINES: [&str; 8] = [
 ];
 
 /// Types in these files that are no machines, and the reason why their fields may be visible.
-const PLAIN_DATA: [(&str, &[&str], &str); 28] = [
+const PLAIN_DATA: [(&str, &[&str], &str); 32] = [
+    ("http-service/budget.rs", &["Refused"], "the reason of a refusal is read by name"),
     ("http-service/listen.rs", &["ConnectionLimits"], "the owner fills in limits"),
+    ("http-service/request.rs", &["BodyLimits"], "limits are read by name"),
+    ("http-service/server/exchange.rs", &["Charges"], "its parts go separate ways when the exchange begins"),
     ("http-service/server/shared.rs", &["Shared"], "it is shared as it was made, and its state is under its lock"),
+    ("http-service/stats.rs", &["HttpStats"], "counts are read by name"),
     ("protocol-core/http/accept.rs", &["Accepted"], "the result of reading a header is read by name"),
     ("protocol-core/http/client/mod.rs", &["HttpClientConfig"], "the owner fills in a configuration"),
     ("protocol-core/http/client/reason.rs", &["HttpExcerpt", "HttpReason"], "the reason of a loss is read by name"),

@@ -33,6 +33,7 @@
 //!
 //! Without a handshake, events have no ids, and the loss of the exchange ends the request and its session.
 
+mod clients;
 mod exchange;
 mod refusal;
 mod requests;
@@ -54,6 +55,7 @@ use crate::session::{Lane, RouteKind, Transmit};
 use crate::shared::Arc;
 use crate::time::Instant;
 
+use clients::Clients;
 use exchange::Exchange;
 use refusal::Refusal;
 use session::HttpSession;
@@ -66,8 +68,8 @@ pub use types::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServerC
 /// It connects HTTP exchanges with the lanes of sessions. Its owner has an HTTP library, and a [`Session`](crate::Session) for each
 /// [`SessionKey`].
 ///
-/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); [`HttpServerConfig::needs_body`] returns
-///   `true` if the body is needed. If a client disconnects, or drops a response, call [`handle_lost`](Self::handle_lost).
+/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); the body is needed only of a POST that
+///   [`HttpServerConfig::admits`]. If a client disconnects, or drops a response, call [`handle_lost`](Self::handle_lost).
 /// * Poll events ([`poll_event`](Self::poll_event)): they are instructions to open sessions, to pass frames to them, and to drop them.
 /// * Pass each frame that a session returns to [`handle_transmit`](Self::handle_transmit).
 /// * Poll the parts of each response ([`poll_response`](Self::poll_response)), and the next deadline
@@ -144,8 +146,8 @@ pub struct HttpServer {
     sessions: BTreeMap<SessionKey, HttpSession>,
     /// The open sessions with a handshake, by the id in the header `Mcp-Session-Id`. An index of `sessions`.
     ids: BTreeMap<Text, SessionKey>,
-    /// The number of sessions with a handshake, including those whose handshake is not done.
-    legacy_sessions: usize,
+    /// The sessions with a handshake, including those whose handshake is not done.
+    clients: Clients,
     /// The number of sessions that serve a `subscriptions/listen`.
     subscriptions: usize,
     next_number: u64,
@@ -166,7 +168,7 @@ impl HttpServer {
             untaken: BTreeMap::new(),
             sessions: BTreeMap::new(),
             ids: BTreeMap::new(),
-            legacy_sessions: 0,
+            clients: Clients::default(),
             subscriptions: 0,
             next_number: 1,
             timers: Timers::default(),
@@ -329,7 +331,8 @@ impl HttpServer {
                 }
                 TimerKey::Idle(key) => {
                     if let Some(session) = self.sessions.get_mut(&key) {
-                        session.idle().forget();
+                        let since = session.idle().forget();
+                        self.clients.move_idle(session.client(), key, since, None);
                     }
                     self.close(key, true);
                 }
@@ -382,6 +385,12 @@ impl HttpServer {
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// The number of `subscriptions/listen` that are being served.
+    #[must_use]
+    pub fn subscriptions(&self) -> usize {
+        self.subscriptions
     }
 
     /// The number of exchanges that are not over.

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::ToString as _;
+use core::time::Duration;
 
 use crate::error::RpcError;
 use crate::http::head::Headers;
@@ -34,8 +35,14 @@ impl Refusal {
     /// The refusal of a request that may be accepted later: a limit is reached, the server is stopping, or the session of the request has
     /// ended without a reply. The client may try again after a second.
     pub(super) fn overloaded(why: &'static str) -> Self {
-        let mut refusal = Self { error: RpcError::fixed(RpcError::INTERNAL, why), ..Self::new(503, "") };
-        refusal.headers.push(header::RETRY_AFTER, 1.to_string());
+        Self::for_now(503, why, Duration::from_secs(1))
+    }
+
+    /// The refusal of a request that the client may repeat after `wait`, which is rounded up to whole seconds.
+    pub(super) fn for_now(status: u16, why: impl Into<Text>, wait: Duration) -> Self {
+        let mut refusal = Self { error: RpcError::new(RpcError::INTERNAL, why), ..Self::new(status, "") };
+        let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
+        refusal.headers.push(header::RETRY_AFTER, seconds.max(1).to_string());
         refusal
     }
 

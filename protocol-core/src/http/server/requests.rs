@@ -3,10 +3,12 @@
 use alloc::format;
 use alloc::string::String;
 use core::fmt::Write as _;
+use core::time::Duration;
 
 use bytes::Bytes;
 
 use super::HttpServer;
+use super::clients::Place;
 use super::exchange::Exchange;
 use super::refusal::Refusal;
 use super::responses::{absent_id, primes};
@@ -17,7 +19,7 @@ use super::types::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServ
 use crate::error::RpcError;
 use crate::http::accept::{Accepted, JSON, is_media_type};
 use crate::http::era::{Destination, Era, NamedVersion, Posted, classify};
-use crate::http::head::{Headers, Method, RequestHead};
+use crate::http::head::{Headers, Method, RequestHead, ResponseHead};
 use crate::http::header::{self, Mismatch};
 use crate::http::message::{self, Body, Message};
 use crate::http::origin;
@@ -27,13 +29,35 @@ use crate::mcp::{self, Revision};
 use crate::session::Lane;
 use crate::time::Instant;
 
+/// The time after which a client may try again to open a session, if every session is in use.
+const SESSION_RETRY: Duration = Duration::from_secs(10);
+
 impl HttpServerConfig {
-    /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`](crate::http::HttpLimits::body_bytes) and
-    /// one more byte of it. Returns `false` if the request is not a POST, or is refused because of its head; pass an empty body to
-    /// [`HttpServer::handle_request`] then.
+    /// Returns `true` if a request is not refused because of its head. Only then the body of a POST is needed; read at most
+    /// [`HttpLimits::body_bytes`](crate::http::HttpLimits::body_bytes) and one more byte of it. In every other case, pass an empty body to
+    /// [`HttpServer::handle_request`].
     #[must_use]
-    pub fn needs_body(&self, head: &RequestHead<'_>) -> bool {
-        head.method == Method::Post && check_head(head, self).is_ok()
+    pub fn admits(&self, head: &RequestHead<'_>) -> bool {
+        check_head(head, self).is_ok()
+    }
+
+    /// The response to a request that the owner does not pass to [`HttpServer::handle_request`]: a head, and the body, which is a JSON-RPC
+    /// error. `retry_after`, rounded up to whole seconds, is the time after which the client may try again, if this can help.
+    #[must_use]
+    pub fn refuse(
+        head: &RequestHead<'_>,
+        status: u16,
+        why: impl Into<Text>,
+        retry_after: Option<Duration>,
+    ) -> (ResponseHead<'static>, Bytes) {
+        let mut refusal = match retry_after {
+            Some(wait) => Refusal::for_now(status, why, wait),
+            None => Refusal::new(status, why),
+        };
+        let era = if names_modern(&head.headers) { Era::Modern } else { Era::Legacy };
+        let body = message::error(&absent_id(era), &refusal.error);
+        refusal.headers.push(header::CONTENT_TYPE, JSON);
+        (ResponseHead::new(status, refusal.headers), body)
     }
 }
 
@@ -177,17 +201,21 @@ impl HttpServer {
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
         self.check_running()?;
-        if self.legacy_sessions >= self.config.limits.sessions {
-            return Err(Refusal::overloaded("too many sessions"));
+        let client = request.client.as_deref().or(request.principal).map(Text::from);
+        match self.clients.place(self.config.limits.sessions, client.as_ref()) {
+            Place::Free => {}
+            Place::Of(idle) => self.close(idle, true),
+            Place::None { is_share: true } => return Err(Refusal::for_now(429, "too many sessions of this client", SESSION_RETRY)),
+            Place::None { is_share: false } => return Err(Refusal::for_now(503, "too many sessions", SESSION_RETRY)),
         }
         let mut text = String::with_capacity(32);
         for byte in context.random() {
             // Writing to a string does not fail.
             let _ = write!(text, "{byte:02x}");
         }
-        self.legacy_sessions = self.legacy_sessions.saturating_add(1);
+        self.clients.add(client.as_ref());
         let key = SessionKey(self.number());
-        self.sessions.insert(key, HttpSession::opening(key, text.into(), request.principal));
+        self.sessions.insert(key, HttpSession::opening(key, text.into(), request.principal, client));
         self.events.push_back(HttpEvent::Open { session: key, era: Era::Legacy });
         self.deliver(key, id, request.body.clone(), 1, true);
         Ok(())

@@ -264,9 +264,10 @@ impl HttpServer {
         let Some(mut session) = self.sessions.remove(&key) else { return };
         // Its owner drops the frames that the session has not taken.
         self.untaken.retain(|_, (of, _)| *of != key);
-        self.timers.set(session.idle(), TimerKey::Idle(key), None);
+        let was_idle = self.timers.set(session.idle(), TimerKey::Idle(key), None);
         if session.era() == Era::Legacy {
-            self.legacy_sessions = self.legacy_sessions.saturating_sub(1);
+            self.clients.move_idle(session.client(), key, was_idle, None);
+            self.clients.remove(session.client());
         }
         self.subscriptions = self.subscriptions.saturating_sub(usize::from(session.is_subscription()));
         if let Some(id) = session.id().filter(|_| session.is_open()) {
@@ -421,7 +422,8 @@ impl HttpServer {
             false => timeouts.after_initialize.min(timeouts.session_idle),
         };
         let at = (session.is_open() && !session.is_active()).then(|| self.now.saturating_add(limit));
-        self.timers.set(session.idle(), TimerKey::Idle(key), at);
+        let before = self.timers.set(session.idle(), TimerKey::Idle(key), at);
+        self.clients.move_idle(session.client(), key, before, at);
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct HttpSession {
     key: SessionKey,
     state: State,
     principal: Option<Box<str>>,
+    /// The client that the session counts for.
+    client: Option<Text>,
     streams: BTreeMap<Lane, Stream>,
     /// The number of streams that have an exchange, or on which a reply is owed.
     active: usize,
@@ -63,8 +65,8 @@ enum State {
 }
 
 impl HttpSession {
-    pub(super) fn opening(key: SessionKey, id: Text, principal: Option<&str>) -> Self {
-        Self::new(key, State::Opening { id }, principal)
+    pub(super) fn opening(key: SessionKey, id: Text, principal: Option<&str>, client: Option<Text>) -> Self {
+        Self { client, ..Self::new(key, State::Opening { id }, principal) }
     }
 
     pub(super) fn stateless(key: SessionKey, is_subscription: bool) -> Self {
@@ -76,6 +78,7 @@ impl HttpSession {
             key,
             state,
             principal: principal.map(Box::from),
+            client: None,
             streams: BTreeMap::new(),
             active: 0,
             inactive: VecDeque::new(),
@@ -125,6 +128,10 @@ impl HttpSession {
 
     pub(super) fn belongs_to(&self, principal: Option<&str>) -> bool {
         self.principal.as_deref() == principal
+    }
+
+    pub(super) fn client(&self) -> Option<&Text> {
+        self.client.as_ref()
     }
 
     pub(super) fn idle(&mut self) -> &mut Armed {

@@ -191,7 +191,16 @@ impl Bench {
 
     /// Opens a session of a revision, and returns its key and its id.
     fn open(&mut self, revision: &str) -> (SessionKey, String) {
-        let id = self.post(&[], INITIALIZE);
+        self.open_by(None, revision)
+    }
+
+    /// Opens a session of a client.
+    fn open_as(&mut self, principal: &str) -> (SessionKey, String) {
+        self.open_by(Some(principal), "2025-11-25")
+    }
+
+    fn open_by(&mut self, principal: Option<&str>, revision: &str) -> (SessionKey, String) {
+        let id = self.send_as(principal, Method::Post, &[], INITIALIZE);
         let lane = self.accept(1);
         self.reply(lane, &format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"protocolVersion":"{revision}"}}}}"#));
         let response = self.response(id);
@@ -502,15 +511,15 @@ fn a_refusal_for_the_media_types_names_those_that_are_needed() {
 }
 
 #[test]
-fn a_body_is_needed_only_if_the_head_passes_its_checks() {
+fn only_a_head_that_passes_its_checks_is_admitted() {
     let bench = Bench::new();
     let head = |method, host| {
         let fields = [("host", host), ("content-type", "application/json"), ("accept", "*/*")];
         RequestHead::new(method, fields.into_iter().collect())
     };
-    assert!(bench.server.config.needs_body(&head(Method::Post, "localhost")));
-    assert!(!bench.server.config.needs_body(&head(Method::Post, "evil.example.com")));
-    assert!(!bench.server.config.needs_body(&head(Method::Get, "localhost")));
+    assert!(bench.server.config.admits(&head(Method::Post, "localhost")));
+    assert!(!bench.server.config.admits(&head(Method::Post, "evil.example.com")));
+    assert!(!bench.server.config.admits(&head(Method::Other, "localhost")));
 }
 
 #[test]
@@ -726,16 +735,12 @@ fn a_delete_ends_the_session_with_all_its_streams() {
 }
 
 #[test]
-fn sessions_exchanges_and_subscriptions_are_bounded() {
+fn exchanges_and_subscriptions_are_bounded() {
     let overloaded = |bench: &mut Bench, id| {
         let response = bench.response(id);
         assert_eq!((response.status, response.field("retry-after")), (503, Some("1")));
     };
-    let mut bench = Bench::with(|config| (config.limits.sessions, config.limits.subscriptions) = (2, 1));
-    bench.open("2025-11-25");
-    bench.post(&[], INITIALIZE);
-    let third = bench.post(&[], INITIALIZE);
-    overloaded(&mut bench, third);
+    let mut bench = Bench::with(|config| config.limits.subscriptions = 1);
     let listen = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
     let body = modern("subscriptions/listen", r#""notifications":{},"#);
     let first = bench.post(&listen, &body);
@@ -750,6 +755,68 @@ fn sessions_exchanges_and_subscriptions_are_bounded() {
     overloaded(&mut bench, second);
     bench.server.handle_lost(first, bench.now);
     assert_eq!((bench.server.sessions(), bench.server.exchanges()), (0, 0));
+}
+
+/// 10 000 sessions kept everybody who needed a handshake out for 30 minutes.
+#[test]
+fn a_further_session_ends_the_idle_one_that_would_end_first() {
+    let mut bench = Bench::with(|config| config.limits.sessions = 4);
+    let (_, busy) = bench.open("2025-11-25");
+    let (working, lane) = bench.call(&busy);
+    let (_, old) = bench.open("2025-11-25");
+    let notified = bench.post(&[("mcp-session-id", &old)], INITIALIZED);
+    bench.accept(0);
+    assert_eq!(bench.complete(notified).0, 202);
+    bench.advance(millis(1000));
+    // The clients of these two have not used them, so they would end after 60 s, and the older one in 30 minutes.
+    let (_, unused) = bench.open("2025-11-25");
+    bench.advance(millis(1000));
+    bench.open("2025-11-25");
+    let status = |bench: &mut Bench, id: &str| {
+        let notified = bench.post(&[("mcp-session-id", id)], INITIALIZED);
+        if bench.server.poll_response(notified, bench.now).is_some() {
+            return 404;
+        }
+        bench.accept(0);
+        bench.complete(notified).0
+    };
+    bench.open("2025-11-25");
+    assert_eq!((bench.server.sessions(), status(&mut bench, &unused)), (4, 404));
+    assert_eq!(status(&mut bench, &old), 202);
+    for _ in 0..20 {
+        bench.open("2025-11-25");
+    }
+    assert_eq!((bench.server.sessions(), status(&mut bench, &old)), (4, 202), "the newer ones would end first");
+    bench.reply(lane, RESULT);
+    assert_eq!(bench.complete(working).0, 200, "a session in use does not end");
+}
+
+#[test]
+fn if_every_session_is_in_use_a_further_one_is_refused() {
+    let mut bench = Bench::with(|config| config.limits.sessions = 2);
+    let opening = [(); 3].map(|()| bench.post(&[], INITIALIZE));
+    let response = bench.response(opening[2]);
+    assert_eq!((response.status, response.field("retry-after")), (503, Some("10")));
+    bench.server.handle_lost(opening[0], bench.now);
+    bench.events();
+    bench.open_as("a");
+}
+
+#[test]
+fn a_client_has_at_most_as_many_sessions_as_are_left_for_all_others() {
+    let mut bench = Bench::with(|config| config.limits.sessions = 6);
+    let (_, first) = bench.open_as("a");
+    for _ in 0..50 {
+        bench.advance(millis(10));
+        bench.open_as("greedy");
+    }
+    assert_eq!(bench.server.sessions(), 1 + 3, "half, rounded up, of what is left");
+    let in_use = [(); 5].map(|()| bench.send_as(Some("hog"), Method::Post, &[], INITIALIZE));
+    assert_eq!(bench.response(in_use[0]), Response::default());
+    let refused = bench.response(in_use[4]);
+    assert_eq!((refused.status, refused.field("retry-after")), (429, Some("10")));
+    let answered = bench.send_as(Some("a"), Method::Delete, &[("mcp-session-id", &first)], "");
+    assert_eq!(bench.complete(answered).0, 204, "its session was not touched");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The types that the methods of the server take and return.
 
+use alloc::borrow::Cow;
 use core::fmt;
 
 use bytes::Bytes;
@@ -76,6 +77,9 @@ pub struct HttpRequest<'a> {
     /// The name of the authenticated caller, if there is one. A session belongs to the caller that opened it. A request of any other caller
     /// that names the session is answered as if there were no such session.
     pub principal: Option<&'a str>,
+    /// The name of the client that a session counts for, such as its address ([`HttpLimits::sessions`]). If there is none, the session
+    /// counts for `principal`, if there is one.
+    pub client: Option<Cow<'a, str>>,
     /// The contents of `body`, if [`read_body`](Self::read_body) has read it.
     pub(super) contents: Option<Body>,
 }
@@ -84,7 +88,7 @@ impl<'a> HttpRequest<'a> {
     /// A request without an authenticated caller.
     #[must_use]
     pub const fn new(head: RequestHead<'a>, body: Bytes) -> Self {
-        Self { head, body, principal: None, contents: None }
+        Self { head, body, principal: None, client: None, contents: None }
     }
 
     /// Reads the body now. Otherwise [`HttpServer::handle_request`](crate::http::HttpServer::handle_request) reads it; if that method is
@@ -94,6 +98,13 @@ impl<'a> HttpRequest<'a> {
         if self.head.method == Method::Post && self.body.len() <= limits.body_bytes {
             self.contents = Some(message::read(&self.body, limits.batch));
         }
+    }
+
+    /// Returns `true` if the request causes a reply of a session: it is a POST with a request, also within a batch, or a POST whose body was
+    /// not read ([`read_body`](Self::read_body)).
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.head.method == Method::Post && self.contents.as_ref().is_none_or(Body::asks)
     }
 
     /// Returns `true` if the request may open a session with a handshake, so that
