@@ -6,11 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use endpoint::{BoxFuture, Call, Client, InputContext};
-use protocol_core::{
-    CallTimeouts, Capabilities, Elicit, ElicitResult, Invoke, Json, Level, LogRecord, Op, Outcome, Progress, RpcError, Sample,
-    SampleResult, Violation,
-};
+use endpoint::Call;
+use protocol_core::{CallTimeouts, Invoke, Json, Op, Outcome, Progress, Violation};
 use serde_json::{Value, json};
 
 use super::tools::TOGETHER;
@@ -19,20 +16,9 @@ use programs::adapter::{Adapter, block_on, start_thread};
 
 crate::harness::rows! { $ each_scenario ():
     success
-    tool_error
-    as_many_updates_as_steps
-    rate_limited_progress_and_its_late_flush
-    cancel_before_send
     cancel_midway
-    cancel_that_crosses_the_response
     caller_timeout
-    timeout_reset_by_progress
-    max_total_timeout_despite_progress
     callee_deadline_of_a_handler_that_ignores_its_cancellation
-    sampling_nested_to_three_and_refused_at_four
-    confirm_in_all_six_outcomes
-    elicit_accepted_declined_cancelled_and_with_a_bad_schema
-    log_levels
     peer_that_closes_mid_call
     peer_that_closes_mid_frame
     half_close
@@ -47,8 +33,6 @@ crate::harness::rows! { $ each_scenario ():
 /// The script at the far end of a row; `None` for a row with a service there.
 pub(super) fn script(row: &str) -> Option<fn(Wire, &Book)> {
     Some(match row {
-        "cancel_before_send" => notes_methods,
-        "cancel_that_crosses_the_response" => answers_a_cancelled_call,
         "peer_that_closes_mid_call" => closes_mid_call,
         "peer_that_closes_mid_frame" => closes_mid_frame,
         _ => return None,
@@ -64,14 +48,6 @@ fn expect(trace: &[String], expected: &str) {
 fn tool(name: &str, arguments: &Value) -> Invoke {
     let params = json!({"name": name, "arguments": arguments});
     Invoke::new(Op::CallTool, Json::parse(params.to_string()).expect("JSON"))
-}
-
-fn timeouts(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
-    let mut timeouts = CallTimeouts::NONE;
-    timeouts.idle = idle.map(Duration::from_millis);
-    timeouts.max_total = max_total.map(Duration::from_millis);
-    timeouts.reset_on_progress = true;
-    timeouts
 }
 
 /// Describes the result of a tool: its kind and its text.
@@ -136,78 +112,6 @@ async fn success<A: Adapter>(stage: Stage<A>) {
     );
 }
 
-async fn tool_error<A: Adapter>(stage: Stage<A>) {
-    let calling = call_without_client(&stage).await;
-    let mut trace = calling.observed_call("fail", json!({})).await;
-    trace.extend(calling.observed_call("no_such_tool", json!({})).await);
-    drop(calling.close().await);
-    expect(
-        &trace,
-        "tool error: no such luck
-         error -32602: unknown tool \"no_such_tool\"",
-    );
-}
-
-async fn as_many_updates_as_steps<A: Adapter>(stage: Stage<A>) {
-    let calling = call_without_client(&stage).await;
-    let mut trace = calling.observed_call("steps", json!({"steps": 3, "step_ms": 5})).await;
-    // Of these lines only the last two are compared, in reverse order.
-    trace.extend(calling.observed_call("progress", json!({"steps": 20, "step_ms": 1})).await.into_iter().rev().take(2));
-    drop(calling.close().await);
-    expect(
-        &trace,
-        r#"progress 1/3 step 1
-           progress 2/3 step 2
-           progress 3/3 step 3
-           result: done
-           result: {"steps":20,"notified":true,"done":true}
-           progress 20/20 step 20/20"#,
-    );
-}
-
-async fn rate_limited_progress_and_its_late_flush<A: Adapter>(stage: Stage<A>) {
-    let calling = call_without_client(&stage).await;
-    let mut call = calling.peer.call(tool("flood", &json!({}))).expect("a call");
-    let mut trace = Vec::new();
-    for _ in 0..3 {
-        trace.push(update(&call.next_progress().await.expect("an update")));
-    }
-    // 10 is the newest update that was kept. It arrives before 11 is reported, so it was sent at a deadline.
-    calling.observed_call("release", json!({})).await;
-    trace.extend(observed(call).await);
-    drop(calling.close().await);
-    expect(
-        &trace,
-        "progress 1/20
-         progress 2/20
-         progress 10/20
-         progress 11/20
-         result: done",
-    );
-}
-
-fn notes_methods(mut wire: Wire, book: &Book) {
-    wire.as_server();
-    for message in wire.rest() {
-        book.note(message["method"].as_str().unwrap_or("no method"));
-    }
-}
-
-async fn cancel_before_send<A: Adapter>(stage: Stage<A>) {
-    let calling = call_without_client(&stage).await;
-    let call = calling.peer.call(tool("greet", &json!({}))).expect("a call");
-    // The call waits for the handshake, and the driver has not run yet.
-    call.cancel(None);
-    let mut trace = observed(call).await;
-    calling.peer.ready().await.expect("a handshake");
-    trace.extend(calling.close().await);
-    expect(
-        &trace,
-        "Cancelled
-         near: closed by this end",
-    );
-}
-
 async fn cancel_midway<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     let mut call = calling.peer.call(tool("hold", &json!({}))).expect("a call");
@@ -226,44 +130,13 @@ async fn cancel_midway<A: Adapter>(stage: Stage<A>) {
     );
 }
 
-fn answers_a_cancelled_call(mut wire: Wire, book: &Book) {
-    wire.as_server();
-    let call = wire.read().expect("a call");
-    book.note(call["method"].as_str().unwrap_or_default());
-    book.note(wire.read().expect("a cancel")["method"].as_str().unwrap_or_default());
-    wire.answer(&call["id"], &json!({"content": [{"type": "text", "text": "too late"}]}));
-    let id = wire.read().expect("a call")["id"].clone();
-    wire.answer(&id, &json!({"content": [{"type": "text", "text": "in time"}]}));
-    wire.rest();
-}
-
-async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
-    let calling = call_without_client(&stage).await;
-    calling.peer.ready().await.expect("a handshake");
-    let first = calling.peer.call(tool("any", &json!({}))).expect("a call");
-    // Waits until the far end has received the request.
-    calling.noted(1).await;
-    first.cancel(None);
-    let mut trace = observed(first).await;
-    trace.extend(calling.observed_call("any", json!({})).await);
-    let stats = calling.peer.stats();
-    trace.push(format!("{} late, {} in flight", stats.late_frames, stats.outbound_calls));
-    trace.extend(calling.close().await);
-    expect(
-        &trace,
-        "Cancelled
-         result: in time
-         1 late, 0 in flight
-         far: tools/call
-         far: notifications/cancelled
-         near: closed by this end",
-    );
-}
-
 async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
-    let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(timeouts(Some(1000), None))).expect("a call");
+    let call = calling
+        .peer
+        .call(tool("hold", &json!({})).with_timeouts(CallTimeouts::NONE.with_idle(Some(Duration::from_secs(1)))))
+        .expect("a call");
     let mut trace = observed(call).await;
     calling.noted(1).await;
     trace.extend(calling.observed_call("greet", json!({})).await);
@@ -282,30 +155,6 @@ async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
     );
 }
 
-async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
-    let calling = call_without_client(&stage).await;
-    calling.peer.ready().await.expect("a handshake");
-    // The whole call takes twice as long as its idle timeout.
-    let call = tool("steps", &json!({"steps": 10, "step_ms": 300})).with_timeouts(timeouts(Some(1500), None));
-    let trace = observed(calling.peer.call(call).expect("a call")).await;
-    drop(calling.close().await);
-    expect(
-        &trace[9..],
-        "progress 10/10 step 10
-         result: done",
-    );
-}
-
-async fn max_total_timeout_despite_progress<A: Adapter>(stage: Stage<A>) {
-    let calling = call_without_client(&stage).await;
-    calling.peer.ready().await.expect("a handshake");
-    let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(timeouts(Some(5000), Some(1000)));
-    let trace = observed(calling.peer.call(call).expect("a call")).await;
-    drop(calling.close().await);
-    assert!(trace.len() > 1 && trace.len() < 1000, "progress came before the timeout: {trace:?}");
-    expect(&trace[trace.len() - 1..], "TimedOut(MaxTotal)");
-}
-
 async fn callee_deadline_of_a_handler_that_ignores_its_cancellation<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     let mut trace = calling.observed_call("deaf", json!({})).await;
@@ -317,129 +166,6 @@ async fn callee_deadline_of_a_handler_that_ignores_its_cancellation<A: Adapter>(
          result: hello
          far: the peer ended the connection
          near: closed by this end",
-    );
-}
-
-/// A client. Its model calls the tool `nest`, which made the sampling request. Its user answers with the action that the question names.
-struct Person(Book);
-
-impl Client for Person {
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::default();
-        capabilities.sampling = true;
-        capabilities.elicitation = true;
-        capabilities
-    }
-
-    fn sample(&self, asked: InputContext, _sample: Sample) -> BoxFuture<'static, Result<SampleResult, RpcError>> {
-        self.0.note(format!("asked at depth {}", asked.depth()));
-        Box::pin(async move {
-            let call = asked.call(tool("nest", &json!({}))).map_err(|error| RpcError::internal(error.to_string()))?;
-            Ok(SampleResult::new(ended(&call.await.outcome), "model"))
-        })
-    }
-
-    fn elicit(&self, _asked: InputContext, form: Elicit) -> BoxFuture<'static, Result<ElicitResult, RpcError>> {
-        Box::pin(async move {
-            match form.message.as_str() {
-                "accept" => Ok(ElicitResult::Accept(Json::parse(r#"{"name":"Ada"}"#).expect("JSON"))),
-                "decline" => Ok(ElicitResult::Decline),
-                "cancel" => Ok(ElicitResult::Cancel),
-                "refuse" => Err(RpcError::new(-32000, "busy")),
-                _ => std::future::pending().await,
-            }
-        })
-    }
-
-    fn log(&self, record: LogRecord) {
-        self.0.note(format!("log {} {}", record.level.as_str(), record.data));
-    }
-}
-
-async fn sampling_nested_to_three_and_refused_at_four<A: Adapter>(stage: Stage<A>) {
-    let book = Book::default();
-    let calling = stage.call(Arc::new(Person(book.clone())), client()).await;
-    let result = calling.observed_call("nest", json!({})).await;
-    let mut trace = book.read();
-    trace.extend(result);
-    trace.extend(calling.close().await);
-    expect(
-        &trace,
-        "asked at depth 1
-         asked at depth 2
-         asked at depth 3
-         result: result: result: tool error: sampling would be nested 4 deep; the maximum is 3
-         far: a call at depth 0
-         far: a call at depth 1
-         far: a call at depth 2
-         far: a call at depth 3
-         far: the peer ended the connection
-         near: closed by this end",
-    );
-}
-
-async fn confirm_in_all_six_outcomes<A: Adapter>(stage: Stage<A>) {
-    let mut trace = Vec::new();
-    let calling = stage.call(Arc::new(Person(Book::default())), client()).await;
-    for question in ["accept", "decline", "cancel", "refuse", "think for ever"] {
-        let observed = calling.observed_call("confirm", json!({"question": question})).await;
-        trace.push(format!("{question}: {}", observed.join(", ")));
-    }
-    drop(calling.close().await);
-    let calling = call_without_client(&stage).await;
-    let observed = calling.observed_call("confirm", json!({"question": "nobody is there"})).await;
-    trace.push(format!("nobody is there: {}", observed.join(", ")));
-    drop(calling.close().await);
-    expect(
-        &trace,
-        r#"accept: result: {"result":true}
-           decline: result: {"result":false}
-           cancel: result: {"result":false}
-           refuse: result: {"result":false}
-           think for ever: result: {"result":false}
-           nobody is there: result: {"result":false}"#,
-    );
-}
-
-async fn elicit_accepted_declined_cancelled_and_with_a_bad_schema<A: Adapter>(stage: Stage<A>) {
-    let calling = stage.call(Arc::new(Person(Book::default())), client()).await;
-    let mut trace = Vec::new();
-    for question in ["accept", "decline", "cancel"] {
-        trace.extend(calling.observed_call("elicit", json!({"question": question})).await);
-    }
-    let frames_before = calling.peer.stats().frames_in;
-    // Only the first 36 characters of the message are compared.
-    trace.extend(calling.observed_call("elicit_badly", json!({})).await.into_iter().map(|line| line.chars().take(36).collect()));
-    trace.push(format!("{} frame for the bad one", calling.peer.stats().frames_in - frames_before));
-    drop(calling.close().await);
-    expect(
-        &trace,
-        r#"result: {"name":"Ada"}
-           result: nothing
-           result: nothing
-           tool error: the input request is not
-           1 frame for the bad one"#,
-    );
-}
-
-async fn log_levels<A: Adapter>(stage: Stage<A>) {
-    let book = Book::default();
-    let calling = stage.call(Arc::new(Person(book.clone())), client()).await;
-    for level in [Level::Warning, Level::Info] {
-        calling.peer.set_log_level(level).await.expect("an answer");
-        let result = calling.observed_call("log", json!({})).await;
-        book.note(result.join(", "));
-    }
-    drop(calling.close().await);
-    expect(
-        &book.read(),
-        r#"log warning "warning"
-           log error "error"
-           result: logged
-           log info "info"
-           log warning "warning"
-           log error "error"
-           result: logged"#,
     );
 }
 

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use endpoint::{Context, Service, Tool, ToolError};
-use protocol_core::{CancelReason, Content, Elicit, Json, Level, Progress, RateWindow, Sample, Text, ToolOutput};
+use protocol_core::{CancelReason, Content, Progress, RateWindow, Text, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -21,11 +21,6 @@ struct Steps {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Question {
-    question: String,
-}
-
-#[derive(Deserialize, JsonSchema)]
 struct Number {
     number: usize,
 }
@@ -36,40 +31,25 @@ pub(super) const TOGETHER: usize = 256;
 /// A time within which a task that is ready has run, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The span of the rate window of `flood`, which allows two updates.
-const WINDOW: Duration = PATIENCE;
-
 pub(super) fn service(book: &Book) -> Service {
     let holding = book.clone();
-    let (nesting, noting) = (book.clone(), book.clone());
+    let noting = book.clone();
     // The gate is open once it has a line, which the tool `release` adds.
     let gate = Book::default();
-    let (flooding, blocking, opening) = (gate.clone(), gate.clone(), gate);
+    let (blocking, opening) = (gate.clone(), gate);
     let countdown = Countdown::new();
     example_tools(&Options::default())
         .configure(|config| {
             config.identity = identity();
             config.timeouts.handler_grace = PATIENCE;
-            // The answer to a sampling request may need nested sampling requests, which take time as well.
-            config.timeouts.input = Some(3 * PATIENCE);
         })
         .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
         .tool(Tool::new("length", async |_: Context, given: BTreeMap<String, String>| Ok(given["text"].len())))
-        .tool(Tool::new("fail", async |_: Context, ()| Err::<(), _>(ToolError::failed("no such luck"))))
         .tool(Tool::new("steps", steps).rate_window(RateWindow::UNLIMITED))
-        .tool(
-            Tool::new("flood", move |context: Context, ()| flood(context, flooding.clone()))
-                .rate_window(RateWindow::new(2, WINDOW)),
-        )
         .tool(Tool::new("hold", move |context: Context, ()| hold(context, holding.clone())))
         .tool(
             Tool::new("deaf", async |_: Context, ()| pending::<Result<(), ToolError>>().await).deadline(Duration::from_millis(40)),
         )
-        .tool(Tool::new("nest", move |context: Context, ()| nest(context, nesting.clone())))
-        .tool(Tool::new("confirm", async |context: Context, asked: Question| Ok(context.confirm(asked.question).await)))
-        .tool(Tool::with_content("elicit", elicit))
-        .tool(Tool::with_content("elicit_badly", elicit_badly))
-        .tool(Tool::new("log", log))
         .tool(Tool::with_content("empty", async |_: Context, ()| {
             Ok(ToolOutput::blocks((0..3).map(|_| Content::Text(Text::from_static("")))))
         }))
@@ -103,17 +83,6 @@ async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> 
     Ok("done")
 }
 
-/// Reports ten updates at once. Two of them fit the rate window, and the newest is sent when the window opens again. After the tool
-/// `release` is called, one more update is reported.
-async fn flood(context: Context, gate: Book) -> Result<&'static str, ToolError> {
-    for step in 1..=10 {
-        context.step(step, 20);
-    }
-    gate.until_noted(1).await;
-    context.step(11, 20);
-    Ok("done")
-}
-
 async fn hold(context: Context, book: Book) -> Result<(), ToolError> {
     context.step(1, 2);
     let why = match context.cancelled().await {
@@ -123,34 +92,6 @@ async fn hold(context: Context, book: Book) -> Result<(), ToolError> {
     };
     book.note(why);
     Err(ToolError::Cancelled)
-}
-
-async fn nest(context: Context, book: Book) -> Result<String, ToolError> {
-    book.note(format!("a call at depth {}", context.depth()));
-    Ok(context.sample(Sample::new("deeper")).await?.text)
-}
-
-fn form(schema: &str) -> Elicit {
-    Elicit::new("accept", Json::parse(schema.to_owned()).unwrap_or_default())
-}
-
-async fn elicit(context: Context, Question { question }: Question) -> Result<ToolOutput, ToolError> {
-    let mut form = form(r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#);
-    form.message = question;
-    let content = context.elicit(form).await?;
-    Ok(ToolOutput::text(content.map_or_else(|| "nothing".to_owned(), |content| content.to_string())))
-}
-
-async fn elicit_badly(context: Context, (): ()) -> Result<ToolOutput, ToolError> {
-    context.elicit(form(r#"{"type":"object","properties":{"list":{"type":"array"}}}"#)).await?;
-    Ok(ToolOutput::text("taken"))
-}
-
-async fn log(context: Context, (): ()) -> Result<&'static str, ToolError> {
-    for level in [Level::Debug, Level::Info, Level::Warning, Level::Error] {
-        context.log(level, level.as_str());
-    }
-    Ok("logged")
 }
 
 /// Ends waiting calls one by one, the highest number first. It has the number of the call that has ended last, and the wakers of the others
