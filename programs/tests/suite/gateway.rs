@@ -4,10 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::iter;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,9 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::call_and_tools::{ask_over_http, undisturbed};
-use super::children::{
-    Agent, App, Home, Lines, Mark, Program, Programs, Relay, audit, blocks, is_error, processor_time, text, value,
-};
+use super::children::{Agent, App, Home, Lines, Program, Programs, Relay, audit, blocks, is_error, processor_time, text, value};
 use super::program;
 use tests::scratch::Scratch;
 use tests::until::{PATIENCE, until};
@@ -42,27 +38,17 @@ mod rows {
         another_user_of_this_machine_cannot_lock_the_owner_out
         only_the_right_code_claims_in_upper_or_lower_case
         a_session_whose_channel_was_cut_is_resumed_without_a_new_claim
-        a_subscription_of_the_agent_goes_on_after_the_channel_was_cut
-        an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again
-        a_gateway_that_keeps_no_sessions_needs_a_new_claim
         the_error_about_a_code_of_another_gateway_names_that_gateway
         after_its_gateway_has_left_an_app_has_a_new_code_and_the_old_one_is_invalid
         an_app_must_be_claimed_again_at_another_gateway
-        several_apps_are_called_together_and_of_two_with_one_id_only_the_one_claimed_last
-        ten_updates_half_a_second_apart_are_each_forwarded_without_delay
         a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result
-        a_call_that_reaches_its_deadline_fails_with_its_partial_result
         an_agent_that_leaves_cancels_its_running_calls
         an_app_that_is_killed_fails_its_calls_and_its_tools_are_removed
         sampling_and_forms_of_an_app_reach_the_agent
-        an_agent_without_sampling_and_forms_gets_no_input_request
-        blocks_of_text_are_forwarded_one_by_one_and_unchanged
         the_resource_clock_is_listed_read_and_subscribed
-        the_log_of_an_app_is_filtered_by_the_agents_level
         a_manifest_is_removed_when_its_app_ends_by_any_signal
         only_the_manifest_of_a_dead_process_is_removed
         an_app_that_stalls_does_not_delay_another_claim
-        an_agent_that_sends_invalid_frames_gets_errors_and_is_still_served
         agents_come_one_after_the_other_over_tcp
         an_agent_over_http_takes_the_place_of_the_one_before
         another_user_of_this_machine_is_not_served
@@ -236,89 +222,6 @@ fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Pro
     assert_eq!(app.0.err.seen().matches("claim code").count(), 1, "{}", app.0.err.seen());
 }
 
-fn a_subscription_of_the_agent_goes_on_after_the_channel_was_cut(programs: &Programs) {
-    let (home, there) = (Home::new(), Home::new());
-    let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
-    let relay = relayed(&home, &there);
-    let mut agent = Agent::start(programs, &there, &[]);
-    agent.claimed(&app.code(0));
-    let uri = json!({ "uri": "tesseron://tools/clock" });
-    assert!(agent.ask("resources/subscribe", &uri)["result"].is_object());
-    for number in 0..2 {
-        let before = agent.mark();
-        relay.cut();
-        agent.gateway.err.nth("tools is there", number);
-        agent.until_listed(before, "tools__whoami", true);
-        let after = agent.mark();
-        // The first notification may be sent because the subscription was renewed, so the second is awaited, too.
-        let (at, _) = agent.wait(after, "an update", |message| message["method"] == "notifications/resources/updated");
-        let (_, updated) =
-            agent.wait(Mark(at + 1), "another one", |message| message["method"] == "notifications/resources/updated");
-        assert_eq!(updated["params"], uri);
-    }
-    assert!(agent.ask("resources/unsubscribe", &uri)["result"].is_object());
-}
-
-/// The test itself acts as the gateway. Like the gateway of the reference implementation, it does not subscribe again after a resume.
-fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(programs: &Programs) {
-    let home = Home::new();
-    let _app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
-    let path = home.manifest()["transport"]["path"].as_str().expect("a path").to_owned();
-    let mut token = None;
-    for number in 0..3 {
-        // Until the app has noticed the end of the last channel, it closes each new connection after a second, without serving it.
-        let (mut stream, mut lines, first) = until("the app speaks first", || {
-            let stream = UnixStream::connect(&path).expect("an app");
-            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-            let mut lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
-            let first = lines.next()?.ok()?;
-            Some((stream, lines, first))
-        });
-        let greeting: Value = serde_json::from_str(&first).expect("JSON");
-        assert_eq!(greeting["method"], if number == 0 { "tesseron/hello" } else { "tesseron/resume" });
-        let mut next = |what: &str| loop {
-            let frame: Value = serde_json::from_str(&lines.next().expect(what).expect(what)).expect("JSON");
-            if frame["method"] == what || (what == "answer" && frame.get("method").is_none()) {
-                return frame;
-            }
-        };
-        assert_eq!(greeting["params"]["resumeToken"].as_str(), token.as_deref());
-        let new = format!("token {number}");
-        let welcome = json!({
-            "sessionId": "s_1",
-            "protocolVersion": "1.2.0",
-            "capabilities": { "streaming": true, "subscriptions": true, "sampling": false, "elicitation": false },
-            "agent": { "id": "agent", "name": "agent" },
-            "resumeToken": new,
-        });
-        token = Some(new);
-        writeln!(stream, "{}", json!({ "jsonrpc": "2.0", "id": greeting["id"], "result": welcome })).expect("a reader");
-        if number == 0 {
-            let params = json!({ "name": "clock", "subscriptionId": "inv_1" });
-            let asked = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params });
-            writeln!(stream, "{asked}").expect("a reader");
-            assert_eq!(next("answer")["result"], Value::Null);
-        }
-        let updated = next("resources/updated");
-        assert!(updated["params"]["subscriptionId"] == "inv_1" && updated["params"]["value"]["unix_ms"].is_u64(), "{updated}");
-    }
-}
-
-fn a_gateway_that_keeps_no_sessions_needs_a_new_claim(programs: &Programs) {
-    let (home, there) = (Home::new(), Home::new());
-    let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
-    let relay = relayed(&home, &there);
-    let mut agent = Agent::start(programs, &there, &["--resume-ttl", "0"]);
-    let first = app.code(0);
-    agent.claimed(&first);
-    relay.cut();
-    let second = app.code(1);
-    assert_ne!(first, second);
-    assert!(is_error(&agent.claim(&first)), "the code was used");
-    agent.claimed(&second);
-    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
-}
-
 fn the_error_about_a_code_of_another_gateway_names_that_gateway(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
@@ -387,60 +290,7 @@ fn an_app_must_be_claimed_again_at_another_gateway(programs: &Programs) {
     assert!(!is_error(&next.call("tools__chatty", &json!({}))));
 }
 
-fn several_apps_are_called_together_and_of_two_with_one_id_only_the_one_claimed_last(programs: &Programs) {
-    let home = Home::new();
-    let audits = ["older", "newer"].map(Scratch::new);
-    let [older, newer] = audits.each_ref().map(|path| path.to_str().expect("a path in UTF-8"));
-    let one = App::start(programs, &home, ["--ws", "--app-id", "one"]);
-    let two = App::start(programs, &home, ["--unix", "--app-id", "two__and_more_"]);
-    let old_twin = App::start(programs, &home, ["--ws", "--app-id", "twin", "--audit", older]);
-    let new_twin = App::start(programs, &home, ["--unix", "--app-id", "twin", "--audit", newer]);
-    let mut agent = Agent::start(programs, &home, &[]);
-    for app in [&one, &two, &old_twin] {
-        agent.claimed(&app.code(0));
-    }
-    // Claims are ordered by milliseconds, so this call of a few milliseconds separates them.
-    agent.call("one__progress", &json!({ "steps": 1, "step_ms": 5 }));
-    agent.claimed(&new_twin.code(0));
-
-    let apps = ["one", "two__and_more_", "twin"];
-    let calls = apps.map(|app| (app, agent.send_call(&format!("{app}__progress"), &json!({ "steps": 3, "step_ms": 60 }))));
-    for (app, id) in calls {
-        assert_eq!(value(&agent.result(id))["steps"], 3, "{app}");
-        assert_eq!(agent.updates(id).len(), 3, "{app}");
-    }
-    let tools = agent.tools();
-    assert_eq!(tools.iter().collect::<BTreeSet<_>>().len(), tools.len(), "none is listed twice: {tools:?}");
-
-    assert_eq!((audit(&audits[1], 1).len(), fs::read_to_string(&audits[0]).unwrap_or_default().as_str()), (1, ""));
-    let before = agent.mark();
-    drop(new_twin);
-    agent.message(before, "notifications/tools/list_changed");
-    assert!(!is_error(&agent.call("twin__chatty", &json!({}))));
-    assert_eq!(audit(&audits[0], 1)[0]["tool"], "chatty");
-}
-
 // ---- Calls ----
-
-fn ten_updates_half_a_second_apart_are_each_forwarded_without_delay(programs: &Programs) {
-    let home = Home::new();
-    let app = App::start(programs, &home, ["--ws"]);
-    let mut agent = Agent::start(programs, &home, &[]);
-    agent.claimed(&app.code(0));
-    let id = agent.send_call("tools__progress", &json!({ "steps": 10, "step_ms": 500 }));
-    assert_eq!(value(&agent.result(id)), json!({ "steps": 10, "notified": true, "done": true }));
-    let ended = agent.received.last().expect("the result").0;
-    let updates = agent.updates(id);
-    let reported: Vec<_> = updates.iter().map(|(_, update)| (update["progress"].as_f64(), update["message"].as_str())).collect();
-    let steps: Vec<_> = (1..=10).map(|step| (f64::from(step) * 10.0, format!("step {step}/10"))).collect();
-    assert_eq!(reported, steps.iter().map(|(percent, message)| (Some(*percent), Some(message.as_str()))).collect::<Vec<_>>());
-    assert!(updates.iter().all(|(_, update)| update["total"] == 100), "{updates:?}");
-    let times: Vec<_> = updates.iter().map(|(at, _)| *at).chain(iter::once(ended)).collect();
-    let mut gaps: Vec<_> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
-    gaps.sort();
-    // On a busy machine, a few updates may come together. A gateway that holds updates back would delay at least every other one.
-    assert!(gaps[3] > Duration::from_millis(250) && gaps[gaps.len() - 1] < Duration::from_secs(4), "{gaps:?}");
-}
 
 fn a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result(programs: &Programs) {
     let home = Home::new();
@@ -473,24 +323,6 @@ fn a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result(programs: &Pro
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
     let answered = agent.received.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
     assert!(!answered, "a cancelled call is not answered");
-}
-
-fn a_call_that_reaches_its_deadline_fails_with_its_partial_result(programs: &Programs) {
-    let home = Home::new();
-    let app = App::start(programs, &home, ["--unix", "--deadline", "2"]);
-    let mut agent = Agent::start(programs, &home, &[]);
-    agent.claimed(&app.code(0));
-    let items: Vec<_> = (0..500).map(|item| item.to_string()).collect();
-    let cut = agent.call("tools__bulk", &json!({ "items": items, "step_ms": 40 }));
-    let partial = match is_error(&cut) {
-        true => cut["structuredContent"]["data"]["partial"].clone(),
-        false => value(&cut),
-    };
-    assert_eq!(partial["status"], "timeout", "{cut}");
-    // On an idle machine, fifty items are processed.
-    assert!(partial["processed"].as_u64().is_some_and(|done| (1..=50).contains(&done)), "{cut}");
-    assert!(is_error(&agent.call("tools__stuck", &json!({}))));
-    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
 }
 
 fn an_agent_that_leaves_cancels_its_running_calls(programs: &Programs) {
@@ -582,40 +414,6 @@ fn sampling_and_forms_of_an_app_reach_the_agent(programs: &Programs) {
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
 }
 
-fn an_agent_without_sampling_and_forms_gets_no_input_request(programs: &Programs) {
-    let home = Home::new();
-    let app = App::start(programs, &home, ["--unix"]);
-    let mut agent = Agent::with(programs, &home, &[], &json!({}));
-    agent.claimed(&app.code(0));
-    let refused = agent.call("tools__summarise", &json!({ "text": "x" }));
-    assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32006, "{refused}");
-    let refused = agent.call("tools__rename", &json!({ "name": "x" }));
-    assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32007, "{refused}");
-    let refused = agent.call("tools__connect", &json!({}));
-    assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32007, "{refused}");
-    assert_eq!(value(&agent.call("tools__delete", &json!({ "name": "x" }))), json!({ "cancelled": true }));
-    let asked = agent.received.iter().any(|(_, message)| message.get("method").is_some() && message.get("id").is_some());
-    assert!(!asked, "{:?}", agent.received);
-}
-
-fn blocks_of_text_are_forwarded_one_by_one_and_unchanged(programs: &Programs) {
-    let home = Home::new();
-    let app = App::start(programs, &home, ["--ws"]);
-    let mut agent = Agent::start(programs, &home, &[]);
-    agent.claimed(&app.code(0));
-    let chatty = blocks(&agent.call("tools__chatty", &json!({})));
-    assert_eq!((chatty.len(), chatty[0].as_str()), (4, "first block: short"), "{chatty:?}");
-    assert!(chatty[3].ends_with("caf\u{e9} r\u{e9}sum\u{e9} na\u{ef}ve"), "{chatty:?}");
-    let long = blocks(&agent.call("tools__long_output", &json!({ "blocks": 40, "chars": 65536 })));
-    assert_eq!(long.len(), 40);
-    for (number, block) in long.iter().enumerate() {
-        let head = format!("[block {number}] ");
-        let rest = block.strip_prefix(&head).expect("its head");
-        assert_eq!(block.len(), 65536);
-        assert!(rest.bytes().zip("abcdefghij".bytes().cycle()).all(|(is, should)| is == should), "block {number}");
-    }
-}
-
 fn the_resource_clock_is_listed_read_and_subscribed(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--unix"]);
@@ -646,26 +444,6 @@ fn the_resource_clock_is_listed_read_and_subscribed(programs: &Programs) {
         assert!(agent.ask("resources/read", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
         assert!(agent.ask("resources/subscribe", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
     }
-}
-
-fn the_log_of_an_app_is_filtered_by_the_agents_level(programs: &Programs) {
-    let home = Home::new();
-    let app = App::start(programs, &home, ["--ws"]);
-    let mut agent = Agent::start(programs, &home, &[]);
-    agent.claimed(&app.code(0));
-    let records = |agent: &Agent| {
-        let ours = |message: &Value| message["method"] == "notifications/message" && message["params"]["logger"] == "tools";
-        agent.received.iter().filter(|(_, message)| ours(message)).map(|(_, message)| message["params"].clone()).collect::<Vec<_>>()
-    };
-    let failing = json!({ "items": ["x"], "fail": ["x"], "step_ms": 1 });
-    agent.ask("logging/setLevel", &json!({ "level": "error" }));
-    agent.call("tools__bulk", &failing);
-    assert_eq!(records(&agent), Vec::<Value>::new());
-    agent.ask("logging/setLevel", &json!({ "level": "warning" }));
-    agent.call("tools__bulk", &failing);
-    let reported = records(&agent);
-    assert_eq!(reported.len(), 1, "{reported:?}");
-    assert!(reported[0]["level"] == "warning" && reported[0]["data"].to_string().contains("item"), "{reported:?}");
 }
 
 // ---- Manifests ----
@@ -786,41 +564,6 @@ fn an_app_that_stalls_does_not_delay_another_claim(programs: &Programs) {
 }
 
 // ---- The program ----
-
-fn an_agent_that_sends_invalid_frames_gets_errors_and_is_still_served(programs: &Programs) {
-    let home = Home::new();
-    let app = App::start(programs, &home, ["--ws"]);
-    let mut agent = Agent::start(programs, &home, &[]);
-    agent.claimed(&app.code(0));
-    let input = agent.input.as_mut().expect("a pipe");
-    input.write_all(b"nonsense\n{\"jsonrpc\":\"2.0\",\"id\":\n\xff\xfe\n[]\n\n{}\n").expect("a reader");
-    agent.cancel(4711);
-    agent.send_message(&json!({ "jsonrpc": "2.0", "id": 4712, "result": {} }));
-    agent.send_message(
-        &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 1, "progress": 1 } }),
-    );
-    assert_eq!(agent.ask("no/such", &json!({}))["error"]["code"], -32601);
-    let without_id = agent.received.iter().filter(|(_, message)| message.get("id").is_none());
-    let codes: Vec<_> = without_id.filter_map(|(_, message)| message["error"]["code"].as_i64()).collect();
-    assert_eq!(codes, [-32700, -32700, -32700, -32600, -32600], "one error for each line that is not blank");
-    for wrong in
-        [json!({}), json!({ "name": 7 }), json!({ "name": "no_such_tool" }), json!({ "name": "tools__chatty", "arguments": [] })]
-    {
-        let answer = agent.ask("tools/call", &wrong);
-        assert!(answer["error"].is_object() || is_error(&answer["result"]), "{answer}");
-    }
-    // Two calls share one token, and both succeed.
-    let both = [3, 5].map(|steps| {
-        let arguments = json!({ "steps": steps, "step_ms": 20 });
-        let params = json!({ "name": "tools__progress", "arguments": arguments, "_meta": { "progressToken": "both" } });
-        (steps, agent.send("tools/call", &params))
-    });
-    for (steps, id) in both {
-        assert_eq!(value(&agent.result(id))["steps"], steps);
-    }
-    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
-    assert_eq!(agent.leave().status, Some(0));
-}
 
 fn agents_come_one_after_the_other_over_tcp(programs: &Programs) {
     let home = Home::new();
