@@ -314,46 +314,6 @@ fn item_105_an_app_that_resumes_with_its_token_is_still_claimed() {
 }
 
 #[test]
-fn items_106_and_107_a_token_can_be_used_once_and_a_refused_resume_does_not_use_it() {
-    let mut rig = Rig::new();
-    let (app, session, token) = with_credentials(&mut rig, "ledger");
-    rig.lose(app);
-    for (name, frame) in [
-        ("another app", resume("thief", &session, &token)),
-        ("a wrong token", resume("ledger", &session, "guessed")),
-        ("an unknown session", resume("ledger", "s_unknown", &token)),
-        ("no token", request(1, "tesseron/resume", &manifest("ledger", "[]", "[]", &format!(r#""sessionId":"{session}","#)))),
-    ] {
-        let other = rig.dial();
-        rig.app(other, &frame);
-        assert_eq!(rig.app_response(other, 1)["error"]["code"], -32011, "{name}");
-    }
-    let again = rig.dial();
-    rig.app(again, &resume("ledger", &session, &token));
-    let (_, next) = credentials(&rig.app_response(again, 1));
-    // The first frame of the app proves that it has received the new token.
-    rig.app(again, &notification("log", r#"{"level":"info","message":"back"}"#)).lose(again);
-    let third = rig.dial();
-    rig.app(third, &resume("ledger", &session, &token));
-    assert_eq!(rig.app_response(third, 1)["error"]["code"], -32011, "the old token was used already");
-    rig.app(third, &resume("ledger", &session, &next));
-    assert_eq!(rig.app_response(third, 1)["result"]["sessionId"], session, "the refusal has left the channel open");
-}
-
-#[test]
-fn an_app_that_missed_its_welcome_can_resume_with_its_previous_token() {
-    let mut rig = Rig::new();
-    let (app, session, token) = with_credentials(&mut rig, "ledger");
-    rig.lose(app);
-    for _ in 0..3 {
-        let again = rig.dial();
-        rig.app(again, &resume("ledger", &session, &token));
-        assert_eq!(rig.app_response(again, 1)["result"]["sessionId"], session);
-        rig.lose(again);
-    }
-}
-
-#[test]
 fn an_app_can_resume_while_its_old_channel_still_seems_open() {
     let mut rig = Rig::new();
     let (app, session, token) = with_credentials(&mut rig, "ledger");
@@ -372,40 +332,6 @@ fn an_app_can_resume_while_its_old_channel_still_seems_open() {
 }
 
 #[test]
-fn item_108_a_session_can_be_resumed_only_within_resume_ttl_and_if_sessions_are_kept() {
-    for (away, comes_back) in [(999, true), (1000, false)] {
-        let mut config = config();
-        config.registry.resume_ttl = std::time::Duration::from_secs(1);
-        let mut rig = Rig::with(config);
-        let (app, session, token) = with_credentials(&mut rig, "ledger");
-        rig.lose(app).later(away);
-        let again = rig.dial();
-        rig.app(again, &resume("ledger", &session, &token));
-        assert_eq!(rig.app_response(again, 1).get("result").is_some(), comes_back, "after {away} ms");
-    }
-    let mut config = config();
-    config.registry.max_disconnected = 0;
-    let mut rig = Rig::with(config);
-    let (app, session, token) = with_credentials(&mut rig, "ledger");
-    let again = rig.lose(app).dial();
-    rig.app(again, &resume("ledger", &session, &token));
-    assert_eq!(rig.app_response(again, 1)["error"]["code"], -32011);
-    // Moving the clock checks that no deadline is left in the past.
-    rig.at(1_000_000);
-}
-
-#[test]
-fn item_109_the_end_of_the_old_channel_does_not_affect_the_new_one() {
-    let mut rig = Rig::new();
-    let (app, session, token) = with_credentials(&mut rig, "ledger");
-    let again = rig.dial();
-    rig.app(again, &resume("ledger", &session, &token)).lose(app);
-    assert_eq!(rig.app_tools(), ["ledger__t"]);
-    rig.call(1, "ledger__t");
-    rig.invoked(again);
-}
-
-#[test]
 fn item_110_a_call_does_not_survive_a_resume() {
     let mut rig = Rig::new();
     let (app, session, token) = with_credentials(&mut rig, "ledger");
@@ -419,78 +345,6 @@ fn item_110_a_call_does_not_survive_a_resume() {
 }
 
 // ---- Several apps, also with the same id ----
-
-#[test]
-fn tools_of_apps_with_any_valid_id_call_their_own_app() {
-    let mut rig = Rig::new();
-    let ids = ["a", "a_", "a__b", "a__b__", "z9_x", "tesseron_"];
-    let apps = ids.map(|id| rig.join(id));
-    let mut tools = rig.app_tools();
-    tools.retain(|name| name.ends_with("__t"));
-    assert_eq!(tools.len(), ids.len() - 1, "the tool of `tesseron_` has the prefix of the gateway's own tools");
-    for (id, app) in ids.into_iter().zip(apps) {
-        for (number, tool, arguments) in [
-            (1, format!("{id}__t"), "{}".to_owned()),
-            (2, String::from("tesseron__invoke_action"), json!({"app_id": id, "action": "t"}).to_string()),
-        ] {
-            rig.agent(&call_tool(&number.to_string(), &tool, &arguments, None));
-            let call = rig.invoked(app);
-            assert_eq!(call.name, "t", "{id}");
-            rig.app(app, &call.output("1"));
-            rig.response(number);
-        }
-    }
-    rig.assert_idle();
-}
-
-#[test]
-fn every_listed_tool_calls_the_app_and_the_action_that_it_was_listed_for() {
-    let mut rig = Rig::new();
-    let named =
-        |names: &[&str]| json!(names.iter().map(|name| json!({"name": name, "description": ""})).collect::<Vec<_>>()).to_string();
-    let apps = [
-        rig.join_with("a", &named(&["t", "_t", "b__c", "b__d"]), "[]"),
-        rig.join_with("a_", &named(&["u", "t"]), "[]"),
-        rig.join_with("a__b", &named(&["d", "e"]), "[]"),
-    ];
-    let tools = rig.app_tools();
-    let mut unique = tools.clone();
-    unique.sort();
-    unique.dedup();
-    assert_eq!(unique.len(), tools.len(), "no name is listed twice: {tools:?}");
-    let listed = |app: usize, action: &str| match app {
-        0 => ["t", "_t", "b__c", "b__d"].contains(&action),
-        1 => ["u", "t"].contains(&action),
-        _ => ["d", "e"].contains(&action),
-    };
-    for (id, tool) in (1..).zip(&tools) {
-        rig.call(id, tool);
-        let mut reached = Vec::new();
-        for app in apps {
-            reached.extend(rig.all_invoked(app).into_iter().map(|call| (app, call.name)));
-        }
-        assert_eq!(reached.len(), 1);
-        assert!(listed(reached[0].0, &reached[0].1), "{tool} calls {reached:?}");
-    }
-}
-
-#[test]
-fn of_several_apps_with_one_id_only_the_newest_open_one_is_listed_and_called() {
-    let mut rig = Rig::new();
-    let twins = [rig.join("ledger"), rig.join("ledger"), rig.join("ledger")];
-    assert_eq!(rig.app_tools(), ["ledger__t"]);
-    rig.agent(&request(1, "resources/list", "{}"));
-    assert_eq!(rig.response(1)["result"]["resources"].as_array().unwrap().len(), 1);
-    let list = rig.call_text(2, "tesseron__list_actions", "{}").0;
-    assert_eq!(value(&list)["sessions"].as_array().unwrap().len(), 1);
-    for twin in twins.into_iter().rev() {
-        rig.call(3, "ledger__t");
-        rig.invoked(twin);
-        rig.lose(twin);
-        assert_eq!(rig.response(3)["result"]["structuredContent"]["code"], -32010);
-    }
-    assert!(rig.call_text(4, "ledger__t", "{}").1);
-}
 
 #[test]
 fn item_121_of_two_apps_with_one_id_the_newer_is_not_called_while_it_closes() {
@@ -520,29 +374,6 @@ fn item_121_of_two_apps_with_one_id_the_newer_is_not_called_while_it_closes() {
         rig.drop_received().call(2, "ledger__t");
         assert_eq!(rig.all_invoked(older).len(), 1, "{name}");
     }
-}
-
-#[test]
-fn claiming_the_older_of_two_apps_with_one_id_again_returns_its_id_and_its_tools() {
-    let mut rig = Rig::new();
-    let older = rig.join("ledger");
-    rig.join("ledger");
-    let code = rig.apps[older].code.clone().unwrap();
-    claim_by_code(&mut rig, 1, &code);
-    let (text, _) = tests::bridge::text_of(&rig.response(1)["result"]);
-    assert!(text.contains("(ledger)") && text.contains("ledger__t"), "{text}");
-}
-
-#[test]
-fn an_unclaimed_app_with_the_id_of_a_claimed_one_is_not_called() {
-    let mut rig = Rig::new();
-    let ledger = rig.join("ledger");
-    let impostor = rig.greet("ledger");
-    rig.call(1, "ledger__t");
-    assert_eq!((rig.all_invoked(ledger).len(), rig.all_invoked(impostor).len()), (1, 0));
-    rig.lose(ledger);
-    assert_eq!(rig.app_tools(), Vec::<String>::new());
-    assert!(rig.call_text(2, "ledger__t", "{}").1);
 }
 
 // ---- The tools of the gateway ----
@@ -789,4 +620,29 @@ fn item_29_an_app_that_came_before_the_agent_gets_the_name_of_the_agent_with_the
         (&claimed["agentCapabilities"]["sampling"], &claimed["agentCapabilities"]["elicitation"]),
         (&json!(true), &json!(false))
     );
+}
+
+#[test]
+fn bug_10_an_app_with_a_used_code_is_no_longer_listed_even_if_the_manifest_still_has_it() {
+    let mut rig = Rig::new();
+    let advertise = |rig: &mut Rig| {
+        rig.bridge.advertise(vec![Advertised {
+            code: ClaimCode::parse("PQ7N-4D").unwrap(),
+            app_id: None,
+            app_name: String::from("Ledger"),
+            instance_id: String::from("i-1"),
+            minted_at: 1,
+            expires_at: None,
+        }]);
+    };
+    advertise(&mut rig);
+    assert!(rig.call_text(1, "tesseron__list_pending_claims", "{}").0.contains("i-1"));
+    assert!(rig.call_text(2, "ledger__t", "{}").0.contains("Ledger"));
+    bound_app(&mut rig);
+    // The manifest of the app still has the old code.
+    advertise(&mut rig);
+    for (id, tool) in [(4, "tesseron__list_pending_claims"), (5, "nobody__t")] {
+        let (text, _) = rig.call_text(id, tool, "{}");
+        assert!(!text.contains("i-1") && !text.contains("Ledger"), "{text}");
+    }
 }

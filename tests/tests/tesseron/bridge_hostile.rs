@@ -409,18 +409,6 @@ fn an_agent_that_never_reads_delays_no_app_and_is_disconnected_in_the_end() {
 }
 
 #[test]
-fn a_second_call_with_a_running_id_is_not_answered_and_the_first_call_goes_on() {
-    let mut rig = Rig::new();
-    let app = rig.join("a");
-    rig.call(1, "a__t").call(1, "a__t");
-    let calls = rig.all_invoked(app);
-    assert_eq!(calls.len(), 1);
-    rig.app(app, &calls[0].output("1"));
-    assert!(rig.response(1).get("result").is_some());
-    rig.assert_idle();
-}
-
-#[test]
 fn calls_beyond_the_limit_of_an_app_are_refused_as_busy() {
     let mut config = config();
     config.app_limits.in_flight = 8;
@@ -463,19 +451,6 @@ fn a_call_of_a_very_long_tool_name_is_forwarded_to_its_app() {
     rig.call(1, &format!("a{}", "_".repeat(4 << 20)));
     let call = rig.invoked(app);
     assert_eq!(call.name.len(), (4 << 20) - 2, "an unknown action is refused by the app");
-}
-
-#[test]
-fn requests_of_an_agent_before_its_handshake_are_refused() {
-    let mut rig = Rig::empty(config());
-    let app = rig.dial();
-    rig.app(app, &hello("a", ACTIONS, RESOURCES)).drop_received();
-    for (id, method) in [(1, "tools/list"), (2, "tools/call"), (3, "resources/list")] {
-        rig.agent(&request(id, method, r#"{"name":"tesseron__list_pending_claims"}"#));
-        assert!(rig.response(id).get("error").is_some());
-    }
-    rig.agent(&notification("notifications/cancelled", r#"{"requestId":1}"#));
-    assert_eq!(rig.app_received(app), Vec::<String>::new());
 }
 
 #[test]

@@ -171,19 +171,6 @@ fn a_resource_is_subscribed_once_even_if_the_agent_subscribes_twice() {
 }
 
 #[test]
-fn item_99_a_subscribe_that_fails_leaves_no_subscription() {
-    let (mut rig, app) = rig();
-    rig.agent(&subscribe(1, URI)).agent(&subscribe(2, URI));
-    let (asked, params) = rig.app_request(app, "resources/subscribe");
-    rig.app(app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
-    let answers: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["error"]["code"].clone()).collect();
-    assert_eq!(answers, [-32003, -32003]);
-    rig.app(app, &updated(&params["subscriptionId"], "1"));
-    assert!(rig.agent_received().is_empty());
-    subscribed(&mut rig, app, 3);
-}
-
-#[test]
 fn the_response_to_an_earlier_subscribe_does_not_settle_a_later_one() {
     for first_is_refused in [false, true] {
         let (mut rig, app) = rig();

@@ -1,5 +1,5 @@
-//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures. In the name of a test, `item_34`, `bug_6`
-//! or `observed_30` cites a rule or a fault by its number in `docs/protocols/tesseron.md`, "Former numbers". `g7` cites a guarantee of
+//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures. In the name of a test, `item_34` or
+//! `bug_20` cites a rule or a fault by its number in `docs/protocols/tesseron.md`, "Former numbers". `g7` cites a guarantee of
 //! [`protocol_core::Session`].
 
 mod app;
@@ -8,13 +8,10 @@ mod bridge_claims;
 mod bridge_drivers;
 mod bridge_faithful;
 mod bridge_hostile;
-mod bridge_reference_bugs;
 mod bridge_resources;
 mod bridge_storm;
 mod bridge_tool_names;
 mod fixtures;
 mod frames;
 mod gateway;
-mod guarantees;
 mod handshake;
-mod reference_bugs;
