@@ -2,16 +2,14 @@
 //! "_meta"; Lifecycle, "Capability Negotiation"; `docs/protocols/mcp.md`, "Transitions of an outgoing call"). The prefix of a test name,
 //! such as `o3`, is a number in the table "Former row numbers" of that page.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol_core::{
-    CallTimeouts, Close, CloseReason, ElicitResult, Event, ExchangeId, InputFailed, InputRequest, InputResponse, Invalid, Invoke,
-    InvokeError, Json, Lane, Level, LogRecord, Notification, Op, Outcome, Progress, Reply, RpcError, SendError, TransportEnd,
-    Violation, mcp,
+    CallTimeouts, Close, CloseReason, Event, ExchangeId, InputFailed, InputRequest, InputResponse, Invalid, Invoke, InvokeError,
+    Json, Lane, Level, LogRecord, Notification, Op, Outcome, Reply, RpcError, SendError, Violation, mcp,
 };
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{call_tool, cancelled, discovered, error, initialize, json, notification, progress, request, result};
+use testkit::scripted::{call_tool, cancelled, discovered, error, initialize, json, notification, request, result};
 use testkit::{Pair, Scripted};
 
 /// A call that asks for no progress and has no timeouts.
@@ -164,17 +162,6 @@ fn calls_are_sent_in_the_order_in_which_they_were_made_even_after_being_held() {
         assert!(frame.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{},"#, place + 2)), "{frame}");
     }
     assert_eq!((sent.len(), made.len()), (22, 20));
-}
-
-#[test]
-fn no_id_is_used_twice() {
-    let mut client = Scripted::client(client_config());
-    let mut seen = BTreeSet::new();
-    for id in 2..300 {
-        assert!(seen.insert(client.call()));
-        assert!(client.sent()[0].contains(&format!(r#""id":{id},"#)));
-        client.frame(&result(id)).events();
-    }
 }
 
 // ---- Held calls ----
@@ -375,16 +362,6 @@ fn payloads_of_the_greatest_depth_that_can_be_built_are_accepted_by_the_other_en
 }
 
 #[test]
-fn a_closing_session_refuses_new_calls() {
-    let mut client = Scripted::client(client_config());
-    client.call();
-    client.session.close(Close::Graceful { grace: Duration::from_secs(5) }, client.now);
-    assert_eq!(invoke_error(&mut client, plain(Op::CallTool, "{}")), SendError::Closing);
-    client.session.handle_end(TransportEnd::Failed, client.now);
-    assert_eq!(invoke_error(&mut client, plain(Op::CallTool, "[]")), SendError::Closing);
-}
-
-#[test]
 fn a_notification_fails_before_the_handshake_at_the_wrong_end_without_a_capability_if_too_long_or_while_closing() {
     let mut fresh = Scripted::new(server_config());
     assert_eq!(fresh.session.notify(Notification::ToolsChanged, fresh.now), Err(SendError::NotReady));
@@ -413,18 +390,6 @@ fn o9_a_result_is_handed_on_byte_for_byte() {
     let done = Event::Done { id: call, outcome: Outcome::Result(json(body)), partial: None, last: None };
     assert_eq!((client.events(), client.sent()), (vec![done], vec![]));
     assert_eq!(client.session.poll_timeout(), None);
-}
-
-#[test]
-fn responses_may_come_in_any_order() {
-    let mut client = Scripted::client(client_config());
-    let calls = [client.call(), client.call(), client.call()];
-    client.sent();
-    for (id, call) in [(4, calls[2]), (2, calls[0]), (3, calls[1])] {
-        client.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"of":{id}}}}}"#));
-        let outcome = Outcome::Result(json(&format!(r#"{{"of":{id}}}"#)));
-        assert_eq!(client.events(), [Event::Done { id: call, outcome, partial: None, last: None }]);
-    }
 }
 
 #[test]
@@ -546,20 +511,6 @@ fn o22_a_cancel_from_the_peer_has_no_effect_on_an_outbound_call() {
 }
 
 #[test]
-fn o25_when_the_channel_ends_every_call_is_lost_with_its_last_progress() {
-    for (end, reason) in [(TransportEnd::Eof, CloseReason::Eof), (TransportEnd::Failed, CloseReason::Failed)] {
-        let mut client = Scripted::client(client_config());
-        let (first, second) = (client.call(), client.call());
-        client.sent();
-        client.frame(&progress(3, 1.0)).events();
-        client.session.handle_end(end, client.now);
-        let lost = |id, last| Event::Done { id, outcome: Outcome::Lost, partial: None, last };
-        assert_eq!(client.events(), [lost(first, None), lost(second, Some(Box::new(Progress::value(1.0)))), Event::Closed(reason)]);
-        assert_eq!(client.sent(), Vec::<String>::new(), "no cancel is sent on a closed channel");
-    }
-}
-
-#[test]
 fn o26_a_late_response_is_dropped_and_counted() {
     let mut client = Scripted::client(client_config());
     client.call();
@@ -659,19 +610,6 @@ fn g11_a_response_whose_id_was_turned_into_text_ends_no_call() {
     client.frame(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
     client.frame(&notification("notifications/progress", r#"{"progressToken":"2","progress":1}"#));
     assert_eq!(client.violations(), [Violation::UnknownResponse, Violation::UnknownProgress]);
-}
-
-#[test]
-fn the_ids_of_the_two_directions_are_independent() {
-    let mut client = Scripted::client(client_config());
-    let call = client.call();
-    client.sent();
-    client.frame(&request(2, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
-    let input_request = client.input_request();
-    client.session.provide_input(input_request, InputResponse::Elicit(ElicitResult::Decline), client.now).unwrap();
-    assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","id":2,"result":{"action":"decline"}}"#]);
-    client.frame(&result(2));
-    assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == call));
 }
 
 #[test]

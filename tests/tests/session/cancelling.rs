@@ -3,7 +3,7 @@
 //! begin with `o` and a number cite a row of that table ("Former row numbers").
 
 use protocol_core::{
-    CancelReason, Event, InputFailed, InputRequest, InputResponse, Invoke, Lane, NotLive, Op, Outcome, Progress, RpcError, Sample,
+    CancelReason, Event, InputFailed, InputRequest, InputResponse, Invoke, NotLive, Op, Outcome, Progress, RpcError, Sample,
     Violation,
 };
 use testkit::config::{client_config, server_config, with};
@@ -39,20 +39,6 @@ fn o15_a_call_that_was_sent_is_cancelled_with_one_notification_and_settles_at_on
 }
 
 #[test]
-fn o4_a_call_that_is_cancelled_before_it_was_polled_is_never_sent() {
-    let mut held = Scripted::new(client_config());
-    held.sent();
-    let mut queued = Scripted::client(client_config());
-    for client in [&mut held, &mut queued] {
-        let call = client.call();
-        client.session.cancel(call, Some("changed my mind"), client.now).unwrap();
-        assert_eq!((client.outcome(), client.sent()), (Outcome::Cancelled, vec![]));
-    }
-    held.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#);
-    assert_eq!(held.sent(), [r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#]);
-}
-
-#[test]
 fn cancelling_an_unsent_call_withdraws_only_the_request_of_that_call() {
     let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call(), client.call()];
@@ -75,108 +61,6 @@ fn o29_cancelling_a_call_that_has_ended_returns_not_live() {
         assert_eq!(client.session.cancel(call, None, client.now), Err(NotLive), "{name}");
         client.expect_silence();
     }
-}
-
-#[test]
-fn after_a_cancel_a_late_response_of_any_kind_is_dropped() {
-    for late in [
-        result(2),
-        r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"cancelled"}],"isError":true}}"#.to_owned(),
-        error(2, 0, "Request cancelled"),
-        error(2, -32800, "cancelled"),
-        r#"{"jsonrpc":"2.0","id":2,"error":"cancelled"}"#.to_owned(),
-        r#"{"jsonrpc":"2.0","id":2,"result":null}"#.to_owned(),
-        progress(2, 1.0),
-    ] {
-        let mut client = Scripted::client(client_config());
-        let call = client.call();
-        client.sent();
-        client.session.cancel(call, None, client.now).unwrap();
-        client.drain();
-        client.frame(&late).frame(&late).expect_silence();
-        assert_eq!(client.session.stats().late_frames, 2, "{late}");
-        client.call();
-        client.sent();
-        client.frame(&result(3));
-        assert!(matches!(client.outcome(), Outcome::Result(_)), "the next call is not disturbed");
-    }
-}
-
-#[test]
-fn of_a_response_and_a_cancel_the_first_that_is_handled_decides_the_outcome() {
-    let mut client = Scripted::client(client_config());
-    let call = client.call();
-    client.sent();
-    client.frame(&result(2));
-    assert_eq!(client.session.cancel(call, None, client.now), Err(NotLive));
-    assert!(matches!(client.outcome(), Outcome::Result(_)));
-    assert_eq!(client.sent(), Vec::<String>::new(), "an answered call is not cancelled");
-
-    let call = client.call();
-    client.sent();
-    client.session.cancel(call, None, client.now).unwrap();
-    client.frame(&result(3));
-    assert_eq!((client.outcome(), client.sent()), (Outcome::Cancelled, vec![cancelled(3)]));
-}
-
-#[test]
-fn after_a_cancel_and_a_response_have_crossed_neither_end_has_a_call() {
-    let mut pair = Pair::ready();
-    let call = pair.client.call();
-    pair.run();
-    let id = pair.server.request();
-    pair.server.respond(id);
-    pair.client.session.cancel(call, None, pair.client.now).unwrap();
-    pair.run();
-    assert_eq!(pair.client.outcome(), Outcome::Cancelled);
-    assert_eq!(pair.server.events(), []);
-    assert_eq!((pair.client.session.stats().outbound_calls, pair.server.session.stats().inbound_calls), (0, 0));
-    assert_eq!(pair.client.session.stats().late_frames, 1);
-}
-
-#[test]
-fn each_of_a_thousand_requests_is_sent_before_its_cancel_and_each_handler_gets_both() {
-    let mut pair = Pair::ready();
-    let mut expected = Vec::new();
-    for number in 2..1002_u64 {
-        let call = pair.client.call();
-        let request = pair.client.session.poll_transmit().unwrap();
-        pair.server.session.handle_frame(request.frame, Lane::CHANNEL, pair.server.now).unwrap();
-        pair.client.session.cancel(call, None, pair.client.now).unwrap();
-        expected.push(cancelled(number));
-        let id = pair.server.request();
-        pair.run();
-        assert_eq!(pair.client.outcome(), Outcome::Cancelled);
-        assert_eq!(pair.server.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
-        assert_eq!(pair.server.session.respond(id, protocol_core::Reply::Raw(json("{}")), pair.server.now), Err(NotLive));
-    }
-    assert_eq!(pair.trace, expected.iter().map(|frame| format!("> {frame}")).collect::<Vec<_>>());
-    assert_eq!((pair.client.session.stats().outbound_calls, pair.server.session.stats().inbound_calls), (0, 0));
-}
-
-#[test]
-fn a_thousand_calls_that_are_cancelled_before_a_poll_send_nothing() {
-    let mut client = Scripted::client(client_config());
-    for _ in 0..1000 {
-        let call = client.call();
-        client.session.cancel(call, None, client.now).unwrap();
-    }
-    assert_eq!((client.sent(), client.events().len()), (vec![], 1000));
-    assert_eq!((client.session.stats().queued_bytes, client.session.stats().outbound_calls), (0, 0));
-}
-
-#[test]
-fn a_thousand_sent_calls_that_are_cancelled_together_send_one_cancel_each() {
-    let mut pair = Pair::ready();
-    let calls: Vec<_> = (0..1000).map(|_| pair.client.call()).collect();
-    pair.run();
-    assert_eq!(pair.server.events().len(), 1000);
-    for call in calls.into_iter().rev() {
-        pair.client.session.cancel(call, None, pair.client.now).unwrap();
-    }
-    pair.run();
-    let cancels = pair.server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
-    assert_eq!((cancels, pair.server.session.stats().cancelled_calls, pair.client.session.stats().outbound_calls), (1000, 1000, 0));
 }
 
 #[test]
@@ -226,21 +110,6 @@ fn open_input_requests_are_answered_and_reported_as_gone_before_their_call_is_do
         }
         client.frame(&cancelled(7)).expect_silence();
     }
-}
-
-#[test]
-fn an_input_request_that_the_peer_cancelled_is_reported_as_gone_and_not_answered() {
-    let mut client = Scripted::client(client_config());
-    let call = client.call();
-    client.sent();
-    client.frame(&request(7, "roots/list", "{}"));
-    let key = client.input_request();
-    client.frame(&cancelled(7));
-    assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key }], vec![]));
-    assert_eq!(client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now), Err(NotLive));
-    client.session.cancel(call, None, client.now).unwrap();
-    assert_eq!(client.sent(), [cancelled(2)], "and no answer to 7");
-    assert_eq!(client.outcome(), Outcome::Cancelled);
 }
 
 #[test]

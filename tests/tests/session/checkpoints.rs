@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use protocol_core::{
-    CheckpointError, Close, Config, Event, InboundId, Invoke, Json, Op, OutboundId, Outcome, PartialResult, Progress, RateWindow,
-    Reply, RpcError, ServeOptions, ToolOutput, TransportEnd,
+    CheckpointError, Close, Config, Event, InboundId, Json, PartialResult, Progress, RateWindow, Reply, RpcError, ServeOptions,
+    ToolOutput,
 };
+use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{call_tool, cancelled, json, ok, progress, request, result};
-use testkit::{Pair, Scripted};
+use testkit::scripted::{call_tool, cancelled, json, ok, request};
 
 /// A partial result of three items: one succeeded, one failed, one remains.
 fn two_of_three() -> Json {
@@ -191,37 +191,6 @@ fn data_and_partial_results_share_the_meta_of_an_update() {
 const PARTIAL: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1,"total":3,"_meta":{"protocol-core/partial":{"a":1}}}}"#;
 
 #[test]
-fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_progress_received() {
-    type Ending = fn(&mut Scripted, OutboundId);
-    let endings: [(&str, Ending); 6] = [
-        ("cancelled", |client, id| client.session.cancel(id, None, client.now).unwrap()),
-        ("timed out", |client, _| {
-            client.at(60_000);
-        }),
-        ("lost", |client, _| client.session.handle_end(TransportEnd::Eof, client.now)),
-        ("failed", |client, _| client.session.handle_end(TransportEnd::Failed, client.now)),
-        ("an error", |client, _| {
-            client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":7,"message":"no","data":{"partial":5}}}"#);
-        }),
-        ("an unreadable answer", |client, _| {
-            client.frame(r#"{"jsonrpc":"2.0","id":2,"result":1}"#);
-        }),
-    ];
-    for (name, end) in endings {
-        let mut client = Scripted::client(client_config());
-        let id = client.call();
-        client.drain().frame(PARTIAL).frame(&progress(2, 2.0)).events();
-        end(&mut client, id);
-        let events = client.events();
-        let done = events.iter().find_map(|event| match event {
-            Event::Done { partial, last, .. } => Some((partial.clone(), last.clone())),
-            _ => None,
-        });
-        assert_eq!(done, Some((Some(json(r#"{"a":1}"#)), Some(Box::new(Progress::value(2.0))))), "{name}: {events:?}");
-    }
-}
-
-#[test]
 fn the_partial_result_of_an_error_replaces_that_of_earlier_progress() {
     let mut client = Scripted::client(client_config());
     client.call();
@@ -229,54 +198,6 @@ fn the_partial_result_of_an_error_replaces_that_of_earlier_progress() {
     client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":7,"message":"no","data":{"partial":{"a":2}}}}"#);
     let events = client.events();
     assert!(matches!(&events[1], Event::Done { partial: Some(partial), .. } if partial.as_str() == r#"{"a":2}"#), "{events:?}");
-}
-
-#[test]
-fn a_call_that_ends_with_a_result_has_no_partial_result() {
-    let mut client = Scripted::client(client_config());
-    client.call();
-    client.drain().frame(PARTIAL).frame(&result(2));
-    let events = client.events();
-    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Result(_), partial: None, last: Some(_), .. }), "{events:?}");
-}
-
-#[test]
-fn between_two_sessions_a_cancelled_call_ends_with_the_checkpoint_of_the_last_update() {
-    let mut pair = Pair::with(client_config(), sends_checkpoints());
-    let call = pair.client.call();
-    pair.run();
-    let id = pair.server.request();
-    pair.server.session.checkpoint(id, two_of_three()).unwrap();
-    pair.server.report(id, Progress::step(2, 3));
-    pair.run();
-    pair.client.session.cancel(call, Some("enough"), pair.client.now).unwrap();
-    let events = pair.client_events();
-    let Some(Event::Done { id: done, outcome: Outcome::Cancelled, partial: Some(partial), last }) = events.last() else {
-        panic!("{events:?}")
-    };
-    assert_eq!((*done, partial, last), (call, &two_of_three(), &Some(Box::new(Progress::step(2, 3)))));
-}
-
-#[test]
-fn between_two_sessions_a_deadline_of_the_callee_returns_the_checkpoint_in_the_error_or_the_result() {
-    let server = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
-    for (op, is_result) in [(Op::CallTool, true), (Op::GetPrompt, false)] {
-        let mut pair = Pair::with(client_config(), server.clone());
-        pair.client.invoke(Invoke::new(op, json(r#"{"name":"x"}"#)));
-        pair.run();
-        let id = pair.server.request();
-        pair.server.session.checkpoint(id, two_of_three()).unwrap();
-        pair.at(1_000);
-        let expected = json(&format!(r#"{{"status":"timeout",{MEMBERS}}}"#));
-        let events = pair.client_events();
-        let Some(Event::Done { outcome, partial, .. }) = events.last() else { panic!("{events:?}") };
-        let found = match outcome {
-            Outcome::Result(result) if is_result => result.member("structuredContent"),
-            Outcome::Error(_) if !is_result => partial.clone(),
-            _ => panic!("{outcome:?}"),
-        };
-        assert_eq!(found, Some(expected));
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use protocol_core::{
     Instant, Invoke, Lane, Level, LogRecord, Logged, NotLive, Notification, Outcome, Progress, ProgressError, RateWindow, Reply,
     SendError, ServeOptions, SubscriptionFilter, TooManyAlarms, TransportEnd,
 };
-use testkit::config::{client_config, server_config, with};
+use testkit::config::{client_config, server_config};
 use testkit::scripted::{call_tool, cancelled, error, initialize, json, ok, request, result, stateless_request};
 use testkit::{Pair, Scripted};
 
@@ -29,20 +29,6 @@ fn close_now(end: &mut Scripted) {
 
 fn done(id: protocol_core::OutboundId, outcome: Outcome) -> Event {
     Event::Done { id, outcome, partial: None, last: None }
-}
-
-#[test]
-fn after_the_end_of_input_a_server_still_answers_its_calls_and_then_closes() {
-    let mut server = Scripted::server(server_config());
-    let calls: Vec<_> = (1..=20).map(|id| server.receive_call(id)).collect();
-    eof(&mut server);
-    for (number, id) in (1..).zip(calls) {
-        server.at(number).expect_silence();
-        server.respond(id);
-        assert!(!server.session.is_closed());
-        assert_eq!(server.sent(), [ok(number)]);
-    }
-    assert_eq!(server.events(), [Event::Closed(CloseReason::Eof)]);
 }
 
 /// Seen in the field: a client of the official Python SDK fails if it gets progress, a log record or another notification after it has
@@ -107,20 +93,6 @@ fn record() -> LogRecord {
 }
 
 #[test]
-fn a_call_that_runs_beyond_the_grace_after_the_end_of_input_is_cancelled_without_a_frame() {
-    let mut server = Scripted::server(server_config());
-    let (id, other) = (server.receive_call(1), server.receive_call(2));
-    server.at(100);
-    eof(&mut server);
-    server.at(5_099).expect_silence();
-    server.at(5_100);
-    let cancelled = |id| Event::Cancelled { id, why: CancelReason::Disconnected };
-    assert_eq!(server.events(), [cancelled(id), cancelled(other), Event::Closed(CloseReason::Eof)]);
-    assert_eq!(server.sent(), Vec::<String>::new());
-    assert_eq!(server.session.respond(id, Reply::Raw(json("{}")), server.now), Err(NotLive));
-}
-
-#[test]
 fn at_the_end_of_input_inbound_input_requests_are_gone_and_then_outbound_calls_are_lost() {
     let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call()];
@@ -178,15 +150,6 @@ fn a_session_without_calls_and_output_closes_at_once() {
             assert_eq!((idle.events(), idle.session.poll_timeout()), (vec![Event::Closed(reason)], None));
         }
     }
-}
-
-#[test]
-fn a_cancelled_handler_that_goes_on_does_not_delay_the_end() {
-    let mut server = Scripted::server(server_config());
-    server.receive_call(1);
-    server.frame(&cancelled(1)).drain();
-    close(&mut server, 1_000);
-    assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
 }
 
 #[test]
@@ -379,44 +342,6 @@ fn a_second_close_can_only_make_the_end_earlier_and_the_first_reason_stays() {
         server.sent();
         let last = events.into_iter().chain(server.events()).last();
         assert_eq!(last, Some(Event::Closed(reason)), "{ends_at}");
-    }
-}
-
-#[test]
-fn a_delayed_response_is_sent_when_the_session_closes_at_once() {
-    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.response_gap = Duration::from_secs(1)));
-    let id = server.receive_call(1);
-    server.report(id, Progress::value(1.0));
-    server.respond(id).drain();
-    close_now(&mut server);
-    assert_eq!((server.sent(), server.events()), (vec![ok(1)], vec![Event::Closed(CloseReason::Local)]));
-}
-
-#[test]
-fn a_peer_that_does_not_read_delays_the_end_by_no_more_than_the_grace() {
-    let mut server = Scripted::server(server_config());
-    let id = server.receive_call(1);
-    close_now(&mut server);
-    assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Closing }]);
-    close_now(&mut server);
-    server.at(4_999);
-    assert_eq!(server.events(), []);
-    let record = LogRecord::new(Level::Error, json("1"));
-    assert_eq!(server.session.log(None, record, server.now), Ok(Logged::Unwanted), "no record is added to the queued frames");
-    server.at(5_000);
-    assert_eq!((server.events(), server.sent()), (vec![Event::Closed(CloseReason::Local)], vec![]));
-}
-
-#[test]
-fn a_call_held_for_the_handshake_ends_with_the_session() {
-    for (end, outcome) in [(eof as fn(&mut Scripted), Outcome::Lost), (close_now, Outcome::Cancelled)] {
-        let mut client = Scripted::new(client_config());
-        let call = client.call();
-        client.sent();
-        end(&mut client);
-        let events = client.events();
-        assert_eq!(events[0], done(call, outcome));
-        assert!(matches!(events[1..], [Event::Closed(_)]) && client.sent().is_empty());
     }
 }
 

@@ -3,7 +3,7 @@
 
 use protocol_core::{
     AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, InputRequest, InputResponse, Invoke, Op,
-    OutboundId, Sample, SampleResult, SendError, Violation,
+    OutboundId, Sample, SampleResult, Violation,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, json, request, result};
@@ -123,14 +123,6 @@ fn sampling_requests_of_one_call_have_the_same_depth_and_other_input_requests_th
 }
 
 #[test]
-fn a_roots_request_of_a_call_that_is_not_nested_is_sent_without_a_depth() {
-    let mut server = Scripted::server(server_config());
-    let id = server.receive_call(1);
-    server.ask(id, InputRequest::Roots);
-    assert_eq!(server.sent(), [request(2, "roots/list", r#"{"_meta":{"protocol-core/parent":1}}"#)]);
-}
-
-#[test]
 fn a_server_takes_the_depth_in_a_request_and_the_greatest_one_if_the_value_is_invalid() {
     for (given, depth) in [
         ("0", 0),
@@ -231,16 +223,6 @@ fn a_sampling_request_without_any_open_call_belongs_to_none_and_has_the_depth_th
     assert_eq!((of, depth), (None, 3));
     client.invoke(tool(Some(key)));
     assert!(client.sent()[0].contains(r#""protocol-core/samplingDepth":3"#));
-}
-
-#[test]
-fn a_call_cannot_be_made_for_an_input_request_that_was_answered() {
-    let mut client = Scripted::client(client_config());
-    client.frame(&sampling(1, ""));
-    let (key, ..) = asked(&mut client);
-    client.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "m")), client.now).unwrap();
-    let refused = client.session.invoke(tool(Some(key)), client.now).unwrap_err();
-    assert_eq!((refused.why, *refused.call), (SendError::NoParent, tool(Some(key))));
 }
 
 #[test]

@@ -18,21 +18,6 @@ fn two_sessions_agree_on_the_newest_revision_with_a_handshake_and_report_their_p
     assert!(server.capabilities.tools && server.capabilities.logging && client.capabilities.sampling && client.capabilities.roots);
 }
 
-#[test]
-fn a_call_before_the_handshake_is_held_and_sent_after_it() {
-    let mut client = Scripted::new(client_config());
-    assert_eq!(client.sent().len(), 1, "only the handshake request is sent");
-    client.call();
-    assert_eq!(client.sent(), Vec::<String>::new());
-    client.frame(
-        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#,
-    );
-    let sent = client.sent();
-    assert_eq!(sent[0], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    assert!(sent[1].contains("tools/call"), "{sent:?}");
-    assert_eq!(sent.len(), 2);
-}
-
 /// Regression: a client accepted an answer to a handshake request that it had not sent yet.
 #[test]
 fn an_answer_that_comes_before_the_handshake_request_was_sent_is_a_violation() {
@@ -43,20 +28,6 @@ fn an_answer_that_comes_before_the_handshake_request_was_sent_is_a_violation() {
     assert_eq!(client.sent().len(), 1, "the handshake request");
     client.frame(answer);
     assert!(client.session.is_ready());
-}
-
-#[test]
-fn a_held_call_that_needs_an_undeclared_capability_is_invalid_and_never_sent() {
-    let mut client = Scripted::new(client_config());
-    let call = client.call();
-    client.sent();
-    client.frame(
-        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#,
-    );
-    // Only the confirmation of the handshake is sent.
-    assert_eq!(client.sent().len(), 1);
-    let done = client.events().into_iter().find(|event| matches!(event, Event::Done { .. })).unwrap();
-    assert!(matches!(done, Event::Done { id, outcome: Outcome::Invalid(protocol_core::Invalid::Unsupported), .. } if id == call));
 }
 
 /// Over HTTP a server agreed on the first revision, and then refused each request that named it. The rows for HTTP are in the tests of its

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    CloseReason, Event, InboundId, InputFailed, InputRequest, Invoke, Lane, Level, LogRecord, Notification, Outcome, RpcError,
-    Sample, Violation, mcp,
+    CloseReason, Event, InboundId, InputFailed, InputRequest, Lane, Level, LogRecord, Notification, Outcome, RpcError, Sample,
+    Violation, mcp,
 };
+use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{
-    call_tool, cancelled, discovered, error, initialize, json, notification, ok, progress, request, result, stateless_request,
+    call_tool, discovered, error, initialize, json, notification, ok, progress, request, result, stateless_request,
     stateless_result,
 };
-use testkit::{Rng, Scripted};
 
 /// Requests that only clients make.
 const CALLS: &str = "tools/call tools/list prompts/get prompts/list resources/read resources/list resources/templates/list \
@@ -817,48 +817,6 @@ fn an_answer_to_an_input_request_with_a_member_of_the_wrong_type_is_invalid() {
 }
 
 // ---- Many frames, and large ones ----
-
-#[test]
-fn g6_no_bytes_cause_a_panic() {
-    let frames: Vec<String> = vec![
-        call_tool(1, true),
-        initialize(1, "2025-11-25", "{}"),
-        progress(2, 0.5),
-        result(2),
-        cancelled(1),
-        r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":5}}"#.into(),
-        r#"{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":["x"]}}}}}"#.into(),
-        r#"[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":{}}}]"#.into(),
-    ];
-    let mut rng = Rng::new(6);
-    for run in 0..3_000 {
-        let mut end = match run % 3 {
-            0 => Scripted::server(server_config()),
-            1 => Scripted::client(client_config()),
-            _ => Scripted::new(server_config()),
-        };
-        end.session.invoke(Invoke::ping(), end.now).unwrap();
-        end.sent();
-        for _ in 0..8 {
-            let mut bytes = frames[rng.below(frames.len())].clone().into_bytes();
-            for _ in 0..rng.below(6) {
-                let place = rng.below(bytes.len());
-                if bytes.is_empty() {
-                    break;
-                }
-                match rng.below(4) {
-                    0 => bytes[place] = rng.number() as u8,
-                    1 => drop(bytes.remove(place)),
-                    2 => bytes.insert(place, b"{}[]\",:0123456789eE+-.\\tfnu"[rng.below(27)]),
-                    _ => bytes.truncate(place.max(1)),
-                }
-            }
-            end.session.handle_frame(Bytes::from(bytes), Lane::CHANNEL, end.now).unwrap();
-            end.events();
-        }
-        end.at(1_000_000);
-    }
-}
 
 #[test]
 fn g5_ten_thousand_invalid_frames_change_only_counters() {

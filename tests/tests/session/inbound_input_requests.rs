@@ -583,16 +583,3 @@ fn an_answer_longer_than_a_frame_is_sent_as_an_internal_error() {
     let sent = client.sent();
     assert!(sent[0].starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"#) && sent.len() == 1, "{sent:?}");
 }
-
-#[test]
-fn input_requests_may_be_answered_in_any_order() {
-    let mut client = Scripted::client(client_config());
-    let keys = [5, 6, 7].map(|id| {
-        client.frame(&request(id, ROOTS, "{}"));
-        client.input_request()
-    });
-    for (id, key) in [(6, keys[1]), (7, keys[2]), (5, keys[0])] {
-        client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now).unwrap();
-        assert_eq!(client.sent(), [format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"roots":[]}}}}"#)]);
-    }
-}

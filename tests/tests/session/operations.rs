@@ -136,19 +136,6 @@ fn a_request_with_arguments_or_meta_that_are_no_object_or_without_a_method_is_re
     client.expect_silence();
 }
 
-#[test]
-fn a_call_that_waits_for_the_handshake_is_sent_after_it() {
-    let mut client = Scripted::new(client_config());
-    client.sent();
-    client.invoke(Invoke::call_tool("t", json(r#"{"a":1}"#)).with_meta(json(r#"{"x":1}"#)));
-    client.expect_silence();
-    client.frame(
-        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#,
-    );
-    let params = r#"{"name":"t","arguments":{"a":1},"_meta":{"x":1,"progressToken":2}}"#;
-    assert_eq!(client.sent().pop().unwrap(), request(2, "tools/call", params));
-}
-
 // ---- Custom methods ----
 
 /// Lists custom methods and custom notifications in `config`.

@@ -6,9 +6,9 @@ use protocol_core::{
     AskError, Elicit, ElicitResult, Event, InboundId, InputFailed, InputKey, InputRequest, InputResponse, Instant, NotLive,
     Progress, Reply, RpcError, Sample, SampleResult, ServeOptions, TransportEnd, Violation,
 };
+use testkit::Scripted;
 use testkit::config::{server_config, with};
 use testkit::scripted::{cancelled, initialize, json, ok};
-use testkit::{Pair, Scripted};
 
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 /// The capabilities of a client that has all of them, sampling with tools included.
@@ -601,55 +601,6 @@ fn an_answer_that_comes_before_its_input_request_was_sent_is_a_violation_without
     assert_eq!(server.violations(), [Violation::UnknownResponse]);
     server.drain().frame(&answer(r#""error":{"code":1,"message":"no"}"#));
     assert_eq!(answer_received(&mut server, id, key).1, Err(InputFailed::Refused(RpcError::new(1, "no"))));
-}
-
-#[test]
-fn parallel_input_requests_are_answered_in_any_order() {
-    let (mut server, id, first) = asking(confirm());
-    let second = server.ask(id, InputRequest::Roots);
-    server.drain();
-    server.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
-    assert_eq!(answer_received(&mut server, id, second).1, Ok(InputResponse::Roots(json("[]"))));
-    server.frame(&answer(r#""result":{"action":"accept"}"#));
-    assert_eq!(answer_received(&mut server, id, first).1, Ok(InputResponse::Confirm(true)));
-}
-
-#[test]
-fn between_two_sessions_each_kind_of_input_request_is_answered() {
-    let root = r#"[{"uri":"file:///a"}]"#;
-    for (ask, given, expected) in [
-        (sample(), InputResponse::Sample(SampleResult::new("42", "m")), None),
-        (form(r#"{"type":"boolean"}"#), InputResponse::Elicit(ElicitResult::Accept(json(r#"{"f":true}"#))), None),
-        (form(r#"{"type":"boolean"}"#), InputResponse::Elicit(ElicitResult::Decline), None),
-        (confirm(), InputResponse::Elicit(ElicitResult::Accept(json("{}"))), Some(InputResponse::Confirm(true))),
-        (confirm(), InputResponse::Elicit(ElicitResult::Cancel), Some(InputResponse::Confirm(false))),
-        (InputRequest::Roots, InputResponse::Roots(json(root)), None),
-    ] {
-        let mut pair = Pair::ready();
-        let call = pair.client.call();
-        pair.run();
-        let id = pair.server.request();
-        pair.server.ask(id, ask.clone());
-        pair.run();
-        let events = pair.client_events();
-        let [Event::InputRequested { key, parent, ask: read, .. }] = &events[..] else { panic!("{events:?}") };
-        assert_eq!(*parent, Some(call));
-        assert_eq!(
-            matches!(read, InputRequest::Elicit(form) if form.is_confirmation()),
-            ask == confirm(),
-            "a confirmation is a form without fields"
-        );
-        pair.client.session.provide_input(*key, given.clone(), pair.client.now).unwrap();
-        pair.run();
-        let events = pair.server_events();
-        let [Event::Input { answer: Ok(received), .. }] = &events[..] else { panic!("{events:?}") };
-        match (received, expected.unwrap_or(given)) {
-            (InputResponse::Sample(received), InputResponse::Sample(given)) => {
-                assert_eq!((&received.text, &received.model), (&given.text, &given.model));
-            }
-            (received, expected) => assert_eq!(*received, expected),
-        }
-    }
 }
 
 #[test]

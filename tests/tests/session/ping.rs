@@ -1,12 +1,10 @@
 //! Pings in both directions, in every phase of a session (Utilities, "Ping").
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use protocol_core::{CallTimeouts, Close, Event, Invalid, Invoke, Json, Lane, Outcome, Reply, RpcError, TransportEnd, Violation};
+use protocol_core::{CallTimeouts, Event, Invoke, Json, Lane, Outcome, Violation};
 use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{call_tool, error, initialize, json, request, result};
+use testkit::scripted::{error, initialize, request, result};
 
 fn ping() -> Invoke {
     Invoke::ping().without_progress().with_timeouts(CallTimeouts::NONE)
@@ -58,33 +56,6 @@ fn a_ping_with_invalid_parameters_is_refused() {
 }
 
 #[test]
-fn a_ping_without_an_id_is_not_answered() {
-    for mut end in phases() {
-        end.frame(r#"{"jsonrpc":"2.0","method":"ping"}"#);
-        assert_eq!(end.sent(), Vec::<String>::new());
-    }
-}
-
-#[test]
-fn a_ping_with_the_id_of_a_running_request_is_not_answered() {
-    let mut server = Scripted::server(server_config());
-    let id = server.receive_call(7);
-    server.frame(&request(7, "ping", "{}"));
-    assert_eq!((server.sent(), server.events()), (vec![], vec![Event::Violation(Violation::DuplicateRequest)]));
-    server.session.respond(id, Reply::Raw(Json::empty_object()), server.now).unwrap();
-    assert_eq!(server.sent(), [result(7)]);
-}
-
-#[test]
-fn a_ping_is_answered_while_the_session_closes_gracefully() {
-    let mut server = Scripted::server(server_config());
-    server.receive_call(1);
-    server.session.close(Close::Graceful { grace: Duration::from_secs(5) }, server.now);
-    server.frame(&request(7, "ping", "{}"));
-    assert_eq!(server.sent(), [result(7)]);
-}
-
-#[test]
 fn a_peer_that_pings_and_never_reads_is_no_longer_read() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 8));
     let frame = Bytes::from(request(7, "ping", "{}"));
@@ -119,44 +90,4 @@ fn an_outbound_ping_is_sent_before_the_calls_that_are_held_for_the_handshake() {
     client.call();
     client.invoke(ping());
     assert_eq!(client.sent(), [request(3, "ping", "{}")]);
-}
-
-#[test]
-fn an_outbound_ping_has_the_same_outcomes_as_any_call() {
-    for (answer, outcome) in [
-        (error(2, -32601, "no"), Outcome::Error(RpcError::new(-32601, "no"))),
-        (r#"{"jsonrpc":"2.0","id":2,"result":{"extra":1}}"#.to_owned(), Outcome::Result(json(r#"{"extra":1}"#))),
-    ] {
-        let mut client = Scripted::client(client_config());
-        client.invoke(ping());
-        client.sent();
-        client.frame(&answer);
-        assert_eq!(client.outcome(), outcome);
-        assert_eq!(client.sent(), Vec::<String>::new());
-    }
-    let mut client = Scripted::client(client_config());
-    client.invoke(ping());
-    client.drain().frame(r#"{"jsonrpc":"2.0","id":2,"result":"pong"}"#);
-    assert!(matches!(client.outcome(), Outcome::Invalid(Invalid::Unreadable(_))));
-}
-
-#[test]
-fn an_outbound_ping_is_lost_with_the_channel() {
-    let mut server = Scripted::new(server_config());
-    let id = server.invoke(ping());
-    server.sent();
-    server.session.handle_end(TransportEnd::Failed, server.now);
-    assert_eq!(server.events()[0], Event::Done { id, outcome: Outcome::Lost, partial: None, last: None });
-}
-
-#[test]
-fn pings_of_both_ends_with_the_same_id_are_independent() {
-    let mut server = Scripted::server(server_config());
-    let id = server.invoke(ping());
-    server.sent();
-    server.frame(&request(1, "ping", "{}")).frame(&call_tool(2, false));
-    assert_eq!(server.sent(), [result(1)]);
-    server.request();
-    server.frame(&result(1));
-    assert!(matches!(server.events()[..], [Event::Done { id: done, .. }] if done == id));
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use protocol_core::{CallTimeouts, Event, Invoke, OutboundId, Progress, RateWindow, Violation};
 use testkit::Scripted;
-use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{ENDINGS, json, notification, progress, result};
+use testkit::config::{client_config, with};
+use testkit::scripted::{ENDINGS, json, notification, progress};
 
 const NOTIFICATION: &str = "notifications/progress";
 
@@ -65,46 +65,6 @@ fn o5_a_total_may_change_disappear_or_be_exceeded() {
         client.frame(&notification(NOTIFICATION, &format!(r#"{{"progressToken":2,"progress":{value}{total}}}"#)));
     }
     assert_eq!(accepted(&mut client).into_iter().map(|progress| progress.total).collect::<Vec<_>>(), totals);
-}
-
-#[test]
-fn an_optional_member_that_is_null_counts_as_missing() {
-    let (mut client, call) = calling();
-    client.frame(&notification(NOTIFICATION, r#"{"progressToken":2,"progress":1,"total":null,"message":null}"#));
-    assert_eq!(client.events(), [Event::Progress { id: call, progress: Progress::value(1.0) }]);
-}
-
-#[test]
-fn every_update_is_reported_unchanged_and_none_is_merged() {
-    let (mut client, _) = calling();
-    for value in 1..=1000 {
-        client.frame(&progress(2, f64::from(value)));
-    }
-    assert_eq!(accepted(&mut client), (1..=1000).map(|value| Progress::value(f64::from(value))).collect::<Vec<_>>());
-}
-
-#[test]
-fn progress_of_two_calls_is_kept_apart() {
-    let mut client = Scripted::client(client_config());
-    let (first, second) = (client.call(), client.call());
-    client.sent();
-    client.frame(&progress(2, 5.0)).frame(&progress(3, 1.0)).frame(&progress(3, 1.0)).frame(&progress(2, 6.0));
-    let seen = |id, value| Event::Progress { id, progress: Progress::value(value) };
-    assert_eq!(
-        client.events(),
-        [seen(first, 5.0), seen(second, 1.0), Event::Violation(Violation::ProgressNotIncreasing), seen(first, 6.0)]
-    );
-}
-
-#[test]
-fn progress_that_came_before_the_response_is_reported_before_the_end() {
-    let (mut client, call) = calling();
-    client.frame(&progress(2, 1.0)).frame(&progress(2, 2.0)).frame(&result(2));
-    let events = client.events();
-    assert_eq!(events[0], Event::Progress { id: call, progress: Progress::value(1.0) });
-    assert_eq!(events[1], Event::Progress { id: call, progress: Progress::value(2.0) });
-    assert!(matches!(&events[2], Event::Done { last: Some(last), .. } if last.value == Some(2.0)), "{events:?}");
-    assert_eq!(events.len(), 3);
 }
 
 // ---- Dropped progress ----
@@ -177,17 +137,6 @@ fn progress_of_a_call_without_a_token_is_dropped_as_a_violation() {
     client.sent();
     client.frame(&progress(2, 1.0));
     assert_eq!(client.events(), [Event::Violation(Violation::UnknownProgress)]);
-}
-
-#[test]
-fn progress_of_a_request_that_was_not_sent_is_a_violation() {
-    let mut client = Scripted::client(client_config());
-    client.call();
-    client.frame(&progress(2, 1.0));
-    assert_eq!(client.events(), [Event::Violation(Violation::UnknownProgress)]);
-    client.sent();
-    client.frame(&progress(2, 1.0));
-    assert_eq!(accepted(&mut client), [Progress::value(1.0)]);
 }
 
 #[test]
@@ -301,24 +250,4 @@ fn the_partial_result_of_the_last_progress_is_reported_at_the_end_unless_there_i
         assert_eq!(*partial, (name != "result").then(|| json(r#"{ "processed":2 }"#)), "{name}");
         assert_eq!(last.as_deref(), Some(&Progress::value(4.0).with_message("on")), "{name}");
     }
-}
-
-#[test]
-fn the_partial_result_in_an_error_replaces_that_of_the_last_progress() {
-    let (mut client, _) = calling();
-    client.frame(&notification(
-        NOTIFICATION,
-        r#"{"progressToken":2,"progress":1,"_meta":{"protocol-core/partial":{"processed":1}}}"#,
-    ));
-    client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"","data":{"partial":{"processed":7}}}}"#);
-    assert!(
-        matches!(&client.events()[..], [_, Event::Done { partial: Some(partial), .. }] if *partial == json(r#"{"processed":7}"#))
-    );
-}
-
-#[test]
-fn progress_for_a_session_without_calls_is_dropped() {
-    let mut server = Scripted::server(server_config());
-    server.frame(&progress(5, 1.0));
-    assert_eq!((server.violations(), server.sent()), (vec![Violation::UnknownProgress], vec![]));
 }

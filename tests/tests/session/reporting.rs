@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol_core::{Config, Event, InboundId, Instant, Progress, ProgressError, RateWindow, Reported, ServeOptions};
 use testkit::config::{server_config, with};
 use testkit::scripted::{call_tool, cancelled, json, ok, progress, request};
-use testkit::{Pair, Rng, Scripted};
+use testkit::{Rng, Scripted};
 
 /// A rate window with at most `updates` updates in any `millis` milliseconds.
 fn at_most(updates: u32, millis: u64) -> RateWindow {
@@ -485,41 +485,4 @@ fn a_cancel_withdraws_only_the_unsent_updates_of_its_call() {
     server.frame(&cancelled(1));
     assert_eq!(server.sent(), [progress(2, 1.0), progress(2, 2.0)]);
     assert_eq!(server.session.stats().queued_bytes, 0);
-}
-
-#[test]
-fn a_kept_update_is_never_sent_after_the_end_of_its_call() {
-    let mut server = Scripted::server(windowed(at_most(1, 1_000)));
-    for number in [1, 2] {
-        let id = server.receive_call(number);
-        server.report(id, Progress::value(1.0));
-        server.report(id, Progress::value(2.0));
-        if number == 1 {
-            server.respond(id);
-        } else {
-            server.frame(&cancelled(number));
-        }
-        assert_eq!(server.session.progress(id, Progress::value(3.0), server.now), Err(ProgressError::NotLive));
-        assert_eq!(server.session.poll_timeout(), None);
-        server.drain().at(number * 10_000).expect_silence();
-    }
-}
-
-#[test]
-fn a_thousand_updates_in_a_tight_loop_arrive_in_order_and_before_the_result() {
-    let mut pair = Pair::ready();
-    let call = pair.client.call();
-    pair.run();
-    let id = pair.server.request();
-    for value in 1..=1_000 {
-        pair.server.report(id, Progress::step(value, 1_000));
-    }
-    pair.server.respond(id);
-    pair.run();
-    let events = pair.client_events();
-    assert_eq!(events.len(), 1_001);
-    for (value, event) in (1..=1_000).zip(&events) {
-        assert_eq!(*event, Event::Progress { id: call, progress: Progress::step(value, 1_000) });
-    }
-    assert!(matches!(&events[1_000], Event::Done { last: Some(last), .. } if **last == Progress::step(1_000, 1_000)));
 }

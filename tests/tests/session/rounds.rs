@@ -6,12 +6,12 @@ use protocol_core::mcp::Era;
 use protocol_core::{
     AskError, CallTimeouts, Close, Elicit, ElicitResult, Event, Gone, Identity, InputKey, InputMode, InputRequest, InputResponse,
     InputRound, Invalid, Invoke, Json, NotLive, OpenUrl, OpenUrlResult, Outcome, PendingInput, Progress, Reply, RouteKind,
-    RpcError, Sample, SampleResult, SendError, ServeOptions, TimeoutKind, ToolOutput, TransportEnd, Violation,
+    RpcError, Sample, SampleResult, SendError, ServeOptions, TimeoutKind, TransportEnd, Violation,
 };
 
+use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{json, progress, request, stateless_request};
-use testkit::{Pair, Scripted};
 
 const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
 /// The capabilities of a client that can answer every input request.
@@ -645,35 +645,6 @@ fn a_retry_whose_call_is_cancelled_before_it_was_polled_is_never_sent() {
 }
 
 // ---- Both ends ----
-
-#[test]
-fn two_sessions_ask_and_answer_over_two_rounds() {
-    let client = Scripted::new(with(client_config(), |config| config.era = Era::Auto));
-    let mut pair = Pair { client, server: server(), trace: Vec::new() };
-    pair.run();
-    pair.client.drain();
-    pair.server.drain();
-    let call = pair.client.invoke(Invoke::call_tool("t", json(r#"{"x":1}"#)));
-    for round in 1..=2_u8 {
-        pair.run();
-        let id = pair.server.request();
-        let asked = InputRound::new().ask("a", form()).with_state(format!("state {round}"));
-        pair.server.session.finish_round(id, asked, pair.server.now).unwrap();
-        pair.run();
-        let key = keys(&mut pair.client)[0];
-        pair.client.session.provide_input(key, accepted(&format!("user {round}")), pair.client.now).unwrap();
-    }
-    pair.run();
-    let events = pair.server.events();
-    let [Event::Request { id, request, .. }] = events.as_slice() else { panic!("{events:?}") };
-    let retry = request.retry().unwrap();
-    assert_eq!(retry.state().map(|state| state.as_str()), Some("state 2"));
-    assert_eq!(form().read_answer(&retry.answer("a").unwrap()), Ok(accepted("user 2")));
-    pair.server.session.respond(*id, Reply::Tool(ToolOutput::text("done")), pair.server.now).unwrap();
-    pair.run();
-    let events = pair.client.events();
-    assert!(matches!(events.as_slice(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == call), "{events:?}");
-}
 
 #[test]
 fn with_a_handshake_no_result_is_read_as_a_round() {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use protocol_core::{
-    AskError, CancelReason, CheckpointError, Content, Event, InboundId, InputRequest, Level, LogRecord, NotLive, Notification, Op,
-    Progress, ProgressError, Reply, RpcError, ServeOptions, ToolOutput, TransportEnd, Violation,
+    AskError, CancelReason, CheckpointError, Content, Event, InputRequest, Level, LogRecord, NotLive, Op, Progress, ProgressError,
+    Reply, RpcError, ServeOptions, ToolOutput, TransportEnd, Violation,
 };
 use testkit::Scripted;
 use testkit::config::{server_config, with};
-use testkit::scripted::{call_tool, cancelled, error, initialize, json, notification, ok, request, result};
+use testkit::scripted::{call_tool, cancelled, error, json, ok, request};
 
 const TIMED_OUT: &str =
     r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the time for this call has run out"}],"isError":true}}"#;
@@ -99,13 +99,6 @@ fn a_refused_request_is_answered_with_the_reason_and_its_id_can_be_reused() {
 }
 
 #[test]
-fn the_error_about_an_unknown_method_quotes_only_the_start_of_its_name() {
-    let mut server = Scripted::server(server_config());
-    server.frame(&request(1, &"é".repeat(100_000), "{}"));
-    assert_eq!(server.sent(), [error(1, -32601, &format!("method not found: {}", "é".repeat(64)))]);
-}
-
-#[test]
 fn a_second_request_with_a_running_id_is_not_answered_and_the_first_goes_on() {
     let duplicates = ["tools/call", "tools/list", "ping", "logging/setLevel", "nothing/known", "initialize"]
         .map(|method| request(1, method, "{}"));
@@ -182,40 +175,6 @@ fn a_handler_that_ends_after_its_deadline_does_not_affect_the_next_request_with_
 }
 
 #[test]
-fn a_ping_is_answered_in_every_phase() {
-    let ping = request(9, "ping", "{}");
-    let mut server = Scripted::new(server_config());
-    server.frame(&ping);
-    assert_eq!(server.sent(), [result(9)], "before the handshake");
-    server.frame(&initialize(0, "2025-11-25", "{}")).drain().frame(&ping);
-    assert_eq!(server.sent(), [result(9)], "before the confirmation");
-    server.receive_call(1);
-    server.session.close(protocol_core::Close::Graceful { grace: Duration::from_secs(1) }, server.now);
-    server.frame(&ping);
-    assert_eq!(server.sent(), [result(9)], "while closing");
-}
-
-#[test]
-fn a_notification_is_never_answered() {
-    for (method, params, reported) in [
-        ("notifications/x", "{}", None),
-        ("notifications/unknown", "[]", Some(Violation::InvalidParams)),
-        ("notifications/cancelled", "{}", Some(Violation::InvalidParams)),
-        ("notifications/progress", "{}", Some(Violation::InvalidProgress)),
-        ("notifications/message", r#"{"level":"info","data":1}"#, Some(Violation::WrongDirection)),
-    ] {
-        let mut server = Scripted::server(server_config());
-        server.frame(&notification(method, params));
-        assert_eq!(server.sent(), Vec::<String>::new());
-        let expected = match reported {
-            Some(rule) => Event::Violation(rule),
-            None => Event::Notification(Notification::Custom { method: method.into(), params: Some(json(params)) }),
-        };
-        assert_eq!(server.events(), [expected], "{method} {params}");
-    }
-}
-
-#[test]
 fn a_cancel_is_reported_once_and_later_methods_for_the_call_are_refused() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
@@ -234,88 +193,6 @@ fn a_cancel_is_reported_once_and_later_methods_for_the_call_are_refused() {
     assert_eq!(session.respond(id, Reply::Tool(ToolOutput::text("late")), now), Err(NotLive));
     assert_eq!((session.stats().inbound_calls, session.stats().cancelled_calls), (0, 0));
     server.at(1_000_000).expect_silence();
-}
-
-#[test]
-fn no_frame_is_sent_for_a_call_after_its_cancel_at_any_point() {
-    type Reach = fn(&mut Scripted, InboundId);
-    let points: [(&str, Reach); 5] = [
-        ("at once", |_, _| {}),
-        ("progress waits to be sent", |server, id| {
-            server.report(id, Progress::value(1.0));
-        }),
-        ("progress is kept for later", |server, id| {
-            let window = protocol_core::RateWindow::new(0, Duration::from_secs(1));
-            server.session.configure(id, ServeOptions::default().with_window(window), server.now).unwrap();
-            server.report(id, Progress::value(1.0));
-        }),
-        ("a question waits to be sent", |server, id| {
-            server.ask(id, InputRequest::Roots);
-        }),
-        ("a deadline is set", |server, id| {
-            let deadline = ServeOptions::default().with_deadline(Duration::from_secs(1));
-            server.session.configure(id, deadline, server.now).unwrap();
-        }),
-    ];
-    for (name, reach) in points {
-        let mut server = Scripted::server(server_config());
-        let id = server.receive_call(1);
-        reach(&mut server, id);
-        server.frame(&cancelled(1)).at(1_000_000);
-        server.session.respond(id, Reply::Tool(ToolOutput::text("late")), server.now).unwrap_err();
-        assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }], "{name}");
-        assert_eq!(server.sent(), Vec::<String>::new(), "{name}");
-    }
-}
-
-#[test]
-fn a_cancel_of_no_call_in_flight_is_ignored_and_not_answered() {
-    for params in [
-        r#"{"requestId":2}"#,
-        r#"{"requestId":"1"}"#,
-        r#"{"requestId":0}"#,
-        r#"{"requestId":null}"#,
-        r#"{"requestId":1.0}"#,
-        r#"{"requestId":[1]}"#,
-        r#"{"reason":"1"}"#,
-        "{}",
-        "[1]",
-    ] {
-        let mut server = Scripted::server(server_config());
-        let id = server.receive_call(1);
-        // This input request has the id 2, which the first cancel names. That has no effect, since the ids of the two directions are
-        // independent.
-        let key = server.ask(id, InputRequest::Roots);
-        server.drain().frame(&notification("notifications/cancelled", params));
-        assert!(!server.events().iter().any(|event| matches!(event, Event::Cancelled { .. } | Event::Input { .. })), "{params}");
-        server.session.abandon_input(key, server.now).unwrap();
-        server.drain().respond(id);
-        assert_eq!(server.sent(), [ok(1)], "{params}");
-    }
-}
-
-#[test]
-fn a_cancel_after_the_response_or_the_deadline_is_ignored() {
-    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
-    let id = server.receive_call(1);
-    server.respond(id).drain().frame(&cancelled(1)).expect_silence();
-    let id = server.receive_call(2);
-    server.at(1_000).drain().frame(&cancelled(2)).expect_silence();
-    assert_eq!(server.session.respond(id, Reply::Raw(json("{}")), server.now), Err(NotLive));
-}
-
-#[test]
-fn a_second_response_is_refused_and_never_sent() {
-    let mut server = Scripted::server(gap());
-    let id = server.receive_call(1);
-    server.report(id, Progress::value(1.0));
-    server.respond(id).drain();
-    for _ in 0..2 {
-        let second = Reply::Error(RpcError::fixed(1, "second"));
-        assert_eq!(server.session.respond(id, second, server.now), Err(NotLive));
-        server.at(50);
-    }
-    assert_eq!(server.sent(), [ok(1)]);
 }
 
 #[test]
@@ -342,14 +219,6 @@ fn a_deadline_answers_a_tool_call_with_a_failed_result_and_anything_else_with_an
         assert_eq!((server.session.stats().inbound_calls, server.session.stats().cancelled_calls), (0, 0));
         server.at(1_000_000).expect_silence();
     }
-}
-
-#[test]
-fn a_response_before_the_deadline_removes_the_deadline() {
-    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
-    let id = server.receive_call(1);
-    server.at(999).respond(id);
-    assert_eq!((server.sent(), server.session.poll_timeout()), (vec![ok(1)], None));
 }
 
 #[test]

@@ -374,30 +374,6 @@ fn a_raw_result_keeps_the_members_that_it_has_itself() {
     }
 }
 
-#[test]
-fn stateless_and_handshake_requests_are_served_on_one_channel_in_any_order() {
-    let mut server = Scripted::new(server_config());
-    server.frame(&call(1, ""));
-    let before = requested(&mut server);
-    server.frame(&initialize(2, "2025-06-18", r#"{"sampling":{}}"#)).frame(&call(3, ""));
-    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).frame(&call_tool(4, false)).frame(&call(5, ""));
-    let callers: Vec<_> = server
-        .events()
-        .into_iter()
-        .filter_map(|event| if let Event::Request { id, caller, .. } = event { Some((id, caller)) } else { None })
-        .collect();
-    let revisions: Vec<_> = callers.iter().map(|(_, caller)| caller.protocol().to_owned()).collect();
-    assert_eq!(revisions, ["2026-07-28", "2025-06-18", "2026-07-28"]);
-    server.drain();
-    for id in core::iter::once(before).chain(callers.iter().map(|(id, _)| *id)) {
-        server.session.respond(id, Reply::Tool(ToolOutput::text("x")), server.now).unwrap();
-    }
-    let content = r#""content":[{"type":"text","text":"x"}]"#;
-    let plain = format!(r#"{{"jsonrpc":"2.0","id":4,"result":{{{content}}}}}"#);
-    let full = |id| stateless_result(id, &format!("{content},"));
-    assert_eq!(server.sent(), [full(1), full(3), plain, full(5)]);
-}
-
 /// Tests all orders in which the three messages of the peer with a handshake keep their order, each with responses that are sent
 /// immediately and with responses that are sent after the last message.
 #[test]

@@ -45,19 +45,6 @@ fn cancel_frame(id: u64) -> String {
 // ---- The two timeouts of a call ----
 
 #[test]
-fn a_call_that_is_not_answered_times_out_with_one_cancel() {
-    let mut client = Scripted::client(client_config());
-    let call = client.call();
-    client.sent();
-    client.at(59_999).expect_silence();
-    client.at(60_000);
-    assert_eq!(client.events(), [Event::Done { id: call, outcome: IDLE, partial: None, last: None }]);
-    assert_eq!(client.sent(), [cancel_frame(2)]);
-    client.at(1_000_000).expect_silence();
-    assert_eq!(due(&client), None);
-}
-
-#[test]
 fn the_earlier_of_the_two_timeouts_ends_the_call_and_is_reported() {
     for (idle, max_total, at, outcome) in [
         (Some(100), Some(200), 100, IDLE),
@@ -90,18 +77,6 @@ fn a_call_with_a_timeout_below_a_microsecond_is_still_sent() {
     let short = Duration::from_nanos(1);
     call_with(&mut client, CallTimeouts::NONE.with_idle(Some(short)));
     assert_eq!((client.sent().len(), client.session.poll_timeout()), (1, Some(Instant::from_micros(1))));
-}
-
-#[test]
-fn the_timeouts_of_two_calls_are_independent() {
-    let mut client = Scripted::client(with(client_config(), |config| config.timeouts.call = call_timeouts(Some(300), None)));
-    let usual = client.call();
-    let short = call_with(&mut client, call_timeouts(Some(100), None));
-    client.sent();
-    client.at(100);
-    assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == short));
-    client.at(300);
-    assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == usual));
 }
 
 #[test]
@@ -145,14 +120,6 @@ fn a_held_call_with_a_timeout_of_zero_is_never_sent() {
         assert_eq!(client.events()[1..], [Event::Done { id: call, outcome, partial: None, last: None }]);
         assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#]);
     }
-}
-
-#[test]
-fn a_call_that_times_out_before_its_frame_is_polled_is_never_sent() {
-    let mut client = Scripted::client(client_config());
-    client.call();
-    client.at(60_000);
-    assert_eq!((client.outcome(), client.sent()), (IDLE, vec![]));
 }
 
 #[test]
@@ -449,17 +416,6 @@ fn g9_progress_does_not_prevent_max_total_at_the_next_handle_timeout() {
 }
 
 #[test]
-fn a_response_at_the_instant_of_the_deadline_settles_the_call_if_it_is_handled_first() {
-    let mut client = calling(call_timeouts(Some(1000), None));
-    client.skip_to(1000).frame(&result(2)).at(1000);
-    assert!(matches!(client.outcome(), Outcome::Result(_)));
-    let mut client = calling(call_timeouts(Some(1000), None));
-    client.at(1000).frame(&result(2));
-    assert_eq!(client.outcome(), IDLE);
-    assert_eq!(client.session.stats().late_frames, 1);
-}
-
-#[test]
 fn a_time_before_the_latest_one_counts_as_the_latest_one() {
     let mut client = Scripted::client(client_config());
     client.at(10_000);
@@ -575,16 +531,6 @@ fn each_input_request_has_its_own_timeout_or_none_if_none_is_configured() {
     let (mut server, id) = serving(None);
     server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
     assert_eq!(due(&server), None);
-}
-
-#[test]
-fn g9_an_answer_that_is_handled_before_handle_timeout_is_reported() {
-    let (mut server, id) = serving(Some(1));
-    let key = server.session.request_input(id, InputRequest::Roots, server.now).unwrap();
-    server.sent();
-    server.skip_to(5000).frame(r#"{"jsonrpc":"2.0","id":2,"result":{"roots":[]}}"#).at(5000);
-    assert_eq!(server.events(), [Event::Input { id, key, answer: Ok(InputResponse::Roots(json("[]"))) }]);
-    assert_eq!(server.sent(), Vec::<String>::new());
 }
 
 #[test]
