@@ -7,13 +7,12 @@ use std::time::Duration;
 use protocol_core::{
     AskError, CancelReason, Content, Elicit, ElicitResult, Event, InboundId, InputFailed, InputKey, InputRequest, InputResponse,
     Level, LogRecord, Logged, NotFound, NotLive, Notification, Op, Progress, ProgressError, RateWindow, Reply, Reported, Request,
-    RpcError, Sample, SendError, ServeOptions, ToolOutput, TransportEnd, Violation,
+    RpcError, Sample, SendError, ServeOptions, ToolOutput, Violation,
 };
-use testkit::config::with;
-use testkit::config::{app_config, gateway_config};
+use testkit::Scripted;
+use testkit::config::app_config;
 use testkit::scripted::{error, json, notification, request};
-use testkit::tesseron::{WELCOME, call_action, cancel, invoke, invoked, progress};
-use testkit::{Pair, Scripted};
+use testkit::tesseron::{WELCOME, cancel, invoke, invoked, progress};
 
 const CANCELLED: &str = r#""error":{"code":-32001,"message":"Action invocation was cancelled."}"#;
 const TIMED_OUT: &str = r#""error":{"code":-32002,"message":"Action timed out."}"#;
@@ -149,14 +148,6 @@ fn item_47_a_failure_without_a_code_is_sent_as_an_internal_error() {
     assert_eq!(app.sent(), [error(7, -32603, "disk full")]);
 }
 
-#[test]
-fn a_result_over_the_frame_limit_is_sent_as_an_internal_error() {
-    let mut app = Scripted::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
-    let id = app.receive_invoke(7, "i1");
-    app.reply(id, Reply::Tool(ToolOutput::text("a".repeat(2000))));
-    assert_eq!(app.sent(), [error(7, -32603, "the result is larger than a frame may be (2067 of 1024 bytes)")]);
-}
-
 // ---- Deadlines, cancels and their races ----
 
 #[test]
@@ -259,29 +250,6 @@ fn items_53_54_55_the_first_of_result_cancel_and_timeout_decides_and_there_is_on
 }
 
 #[test]
-fn items_53_and_g9_a_result_an_error_or_a_cancel_that_is_handled_before_the_timeout_decides() {
-    for (name, ends, frame) in ENDS.into_iter().take(3) {
-        let (mut app, id) = serving();
-        // The deadline is long past, but `handle_timeout` was not called yet.
-        app.skip_to(3_600_000);
-        ends(&mut app, id);
-        let now = app.now;
-        app.session.handle_timeout(now);
-        assert_eq!(app.sent(), [frame(7)], "{name}");
-    }
-}
-
-#[test]
-fn item_54_a_cancel_of_an_unknown_invocation_is_ignored() {
-    let (mut app, id) = serving();
-    for name in ["", "i2", "I1", "i1 ", "7", "inv_1"] {
-        app.frame(&cancel(name)).expect_silence();
-    }
-    assert_eq!(app.respond(id).sent().len(), 1);
-    app.frame(&cancel("i1")).expect_silence();
-}
-
-#[test]
 fn a_cancel_finds_its_invocation_even_if_the_id_is_written_with_escapes() {
     let (mut app, id) = serving();
     app.frame(r#"{"jsonrpc":"2.0","method":"actions/cancel","params":{"invocationId":"\u00691"}}"#);
@@ -334,77 +302,12 @@ fn item_57_an_invocation_id_can_be_reused_once_settled_even_while_the_old_handle
 }
 
 #[test]
-fn item_57_a_request_id_can_be_reused_once_settled_even_while_the_old_handler_runs() {
-    for (name, ends, _) in ENDS {
-        let (mut app, old) = serving();
-        ends(&mut app, old);
-        app.drain();
-        app.frame(&invoke(7, "i2"));
-        let new = app.request();
-        let _ = app.session.respond(old, Reply::Tool(ToolOutput::text("late")), app.now);
-        assert_eq!(app.sent(), Vec::<String>::new(), "{name}");
-        app.frame(&invoke(7, "i3"));
-        assert_eq!((app.violations(), app.sent()), (vec![Violation::DuplicateRequest], vec![]), "{name}");
-        assert_eq!(app.respond(new).sent(), [invoked(7, "i2", "\"ok\"")], "{name}");
-    }
-}
-
-#[test]
-fn item_58_parallel_invocations_may_end_in_any_order() {
-    let mut app = Scripted::app(app_config());
-    let ids: Vec<_> = (0..500).map(|number| app.receive_invoke(1000 + number, &format!("i{number}"))).collect();
-    for (number, id) in ids.iter().enumerate().rev() {
-        match number % 3 {
-            0 => assert_eq!(app.respond(*id).sent(), [invoked(1000 + number as u64, &format!("i{number}"), "\"ok\"")]),
-            1 => assert_eq!(app.frame(&cancel(&format!("i{number}"))).sent(), [cancelled(1000 + number as u64)]),
-            _ => {}
-        }
-    }
-    app.drain();
-    app.at(60_000);
-    let mut at_deadline = app.sent();
-    at_deadline.sort();
-    let mut expected: Vec<_> = (0..500).filter(|number| number % 3 == 2).map(|number| timed_out(1000 + number)).collect();
-    expected.sort();
-    assert_eq!(at_deadline, expected);
-}
-
-#[test]
-fn item_59_the_end_of_the_transport_cancels_every_handler_and_sends_nothing() {
-    for end in [TransportEnd::Eof, TransportEnd::Failed] {
-        let (mut app, first) = serving();
-        let second = app.receive_invoke(8, "i2");
-        app.session.checkpoint(first, json(r#"{"done":3}"#)).unwrap();
-        app.session.handle_end(end, app.now);
-        let events = app.events();
-        let gone = |id| Event::Cancelled { id, why: CancelReason::Disconnected };
-        assert_eq!(events[..2], [gone(first), gone(second)]);
-        assert!(matches!(events[2..], [Event::Closed(_)]), "{events:?}");
-        expect_ended(&mut app, first, "the transport has closed");
-    }
-}
-
-#[test]
 fn item_60_a_settled_invocation_sends_no_more_frames() {
     for (name, ends, _) in ENDS {
         let (mut app, id) = serving();
         ends(&mut app, id);
         expect_ended(&mut app, id, name);
     }
-}
-
-#[test]
-fn more_invocations_than_the_limit_are_answered_busy() {
-    let mut app = Scripted::app(with(app_config(), |config| config.limits.in_flight = 2));
-    app.receive_invoke(7, "i1");
-    let second = app.receive_invoke(8, "i2");
-    app.frame(&invoke(9, "i3"));
-    assert_eq!(
-        app.sent(),
-        [r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"too many requests at once","data":{"busy":true}}}"#]
-    );
-    app.respond(second).drain();
-    app.receive_invoke(9, "i3");
 }
 
 #[test]
@@ -471,26 +374,6 @@ fn item_71_a_percentage_never_falls() {
     app.report(id, Progress::step(6, 100));
     app.report(id, Progress::step(60, 100));
     assert_eq!(app.sent(), [50, 60].map(|percent| progress("i1", &format!(r#","percent":{percent}"#))));
-}
-
-#[test]
-fn the_update_that_completes_an_invocation_is_sent_although_the_rate_window_is_full() {
-    let mut app = Scripted::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
-    let id = app.receive_invoke(7, "i1");
-    let reported = [1.0, 2.0, 3.0].map(|value| app.report(id, Progress::value(value).with_total(3.0)));
-    assert_eq!(reported, [Reported::Sent, Reported::RateLimited, Reported::Sent]);
-}
-
-#[test]
-fn item_72_progress_that_was_kept_is_sent_before_the_result_of_its_invocation() {
-    let mut app = Scripted::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
-    let id = app.receive_invoke(7, "i1");
-    for percent in [10.0, 20.0, 30.0] {
-        app.report(id, Progress::percent(percent));
-    }
-    app.respond(id);
-    assert_eq!(app.sent(), [progress("i1", r#","percent":10"#), progress("i1", r#","percent":30"#), invoked(7, "i1", "\"ok\"")]);
-    app.at(10_000).expect_silence();
 }
 
 #[test]
@@ -785,34 +668,6 @@ fn item_88_the_end_of_an_invocation_ends_its_input_requests_without_a_frame() {
 }
 
 #[test]
-fn item_88_an_input_request_times_out_without_a_frame() {
-    let mut app = Scripted::app(with(app_config(), |config| config.timeouts.input = Some(Duration::from_secs(5))));
-    let id = app.receive_invoke(7, "i1");
-    let key = app.ask(id, InputRequest::from(Sample::new("?")));
-    let confirmation = app.ask(id, InputRequest::Confirm { message: "?".into() });
-    app.sent();
-    app.at(5_000);
-    assert_eq!(
-        app.events(),
-        [
-            Event::Input { id, key, answer: Err(InputFailed::TimedOut) },
-            Event::Input { id, key: confirmation, answer: Ok(InputResponse::Confirm(false)) }
-        ]
-    );
-    app.expect_silence();
-    respond_to_3(&mut app, r#"{"content":"late"}"#);
-    app.expect_silence();
-}
-
-#[test]
-fn an_input_request_that_is_abandoned_before_it_was_polled_is_never_sent() {
-    let (mut app, id) = serving();
-    let key = app.ask(id, InputRequest::from(Sample::new("?")));
-    app.session.abandon_input(key, app.now).unwrap();
-    app.expect_silence();
-}
-
-#[test]
 fn an_error_answer_of_the_gateway_is_reported_with_its_code_and_its_data() {
     for code in [-32006, -32007, -32008, -32009, -32602, -32603] {
         let (mut app, id) = serving();
@@ -935,21 +790,4 @@ fn an_app_cannot_call_a_method_of_the_protocol() {
         assert_eq!(refused.why, SendError::WrongEnd);
     }
     app.expect_silence();
-}
-
-#[test]
-fn the_progress_and_the_result_of_an_app_reach_the_gateway() {
-    let mut pair = Pair::tesseron_with(gateway_config(), app_config());
-    pair.client.invoke(call_action());
-    pair.run();
-    let id = pair.server.request();
-    pair.server.report(id, Progress::step(1, 4).with_message("m").with_data(json("[1]")));
-    pair.server.respond(id);
-    pair.run();
-    let events = pair.client.events();
-    let expected = Progress::percent(25.0).with_message("m").with_data(json("[1]"));
-    assert!(
-        matches!(&events[..], [Event::Progress { progress, .. }, Event::Done { last: Some(last), .. }] if *progress == expected && **last == expected),
-        "{events:?}"
-    );
 }

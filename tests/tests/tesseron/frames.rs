@@ -5,13 +5,13 @@
 use bytes::Bytes;
 use protocol_core::{
     CloseReason, Elicit, Event, InboundId, InputFailed, InputRequest, InputResponse, Invalid, Invoke, Lane, Level, LogRecord,
-    MemberFault, Notification, Op, Outcome, Progress, Reply, Sample, SampleResult, ToolOutput, TransportEnd, Violation,
+    MemberFault, Notification, Op, Outcome, Progress, Reply, Sample, SampleResult, ToolOutput, Violation,
 };
 use serde_json::Value;
 use testkit::config::with;
 use testkit::config::{app_config, asking_gateway_config, gateway_config, welcome};
 use testkit::scripted::{error, json, notification, request};
-use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
+use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress};
 use testkit::{Pair, Scripted};
 
 /// An end in some phase of its session, with a running call if the phase allows one.
@@ -585,25 +585,6 @@ fn item_8_a_response_with_an_unknown_id_is_ignored() {
 }
 
 #[test]
-fn item_8_the_second_response_to_an_id_is_ignored() {
-    let mut gateway = Scripted::gateway(gateway_config());
-    gateway.invoke_action();
-    gateway.frame(&invoked(1, &named(1), "1"));
-    assert!(matches!(gateway.outcome(), Outcome::Result(_)));
-    gateway.frame(&invoked(1, &named(1), "2")).frame(&error(1, -32001, "late")).expect_silence();
-
-    let mut app = Scripted::app(app_config());
-    app.frame(WELCOME).frame(&error(1, -32000, "late")).expect_silence();
-    assert!(app.session.is_ready());
-    let id = app.receive_invoke(100, "i1");
-    app.ask(id, InputRequest::from(Sample::new("?")));
-    app.sent();
-    app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"a"}}"#);
-    assert!(matches!(app.events()[..], [Event::Input { answer: Ok(_), .. }]));
-    app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"b"}}"#).expect_silence();
-}
-
-#[test]
 fn item_9_a_response_with_a_malformed_error_is_still_a_failure() {
     let errors =
         ["null", "1", r#""no""#, "[]", "{}", r#"{"code":"x","message":"m"}"#, r#"{"code":1.5,"message":"m"}"#, r#"{"code":1}"#];
@@ -747,64 +728,6 @@ fn item_11_unknown_members_are_ignored_everywhere() {
 // ---- The end of a channel, the limit of a frame, and frames that are sent ----
 
 #[test]
-fn item_12_and_65_the_end_of_the_transport_loses_every_call_exactly_once() {
-    for end in [TransportEnd::Eof, TransportEnd::Failed] {
-        let mut gateway = Scripted::gateway(gateway_config());
-        let calls = [gateway.invoke_action(), gateway.invoke_action()];
-        let read = gateway.invoke(Invoke::read_resource("balance"));
-        gateway.session.handle_end(end, gateway.now);
-        gateway.session.handle_end(TransportEnd::Failed, gateway.now);
-        let events = gateway.events();
-        for id in calls.into_iter().chain([read]) {
-            let done = Event::Done { id, outcome: Outcome::Lost, partial: None, last: None };
-            assert_eq!(events.iter().filter(|event| **event == done).count(), 1, "{events:?}");
-        }
-        assert_eq!(events.len(), 4, "{events:?}");
-        assert!(matches!(events[3], Event::Closed(_)));
-    }
-}
-
-#[test]
-fn item_12_the_end_of_the_transport_loses_every_input_request_of_an_app_exactly_once() {
-    for end in [TransportEnd::Eof, TransportEnd::Failed] {
-        let mut app = Scripted::app(app_config());
-        let id = app.receive_invoke(100, "i1");
-        let key = app.ask(id, InputRequest::from(Sample::new("?")));
-        app.sent();
-        app.session.handle_end(end, app.now);
-        let events = app.events();
-        assert_eq!(events[0], Event::Input { id, key, answer: Err(InputFailed::Lost) });
-        assert!(matches!(events[1..], [Event::Cancelled { .. }, Event::Closed(_)]), "{events:?}");
-        app.session.handle_end(TransportEnd::Failed, app.now);
-        app.expect_silence();
-    }
-}
-
-#[test]
-fn item_13_after_the_end_no_method_sends_a_frame() {
-    for mut victim in Victim::all() {
-        let end = &mut victim.end;
-        end.session.handle_end(TransportEnd::Failed, end.now);
-        assert!(end.session.is_closed());
-        end.drain();
-        let now = end.now;
-        for frame in [hello(9, "1.2.0"), WELCOME.to_owned(), invoke(101, "i2"), sample(9, "inv_1"), request(9, "x/y", "{}")] {
-            end.frame(&frame);
-        }
-        _ = end.session.invoke(call_action(), now);
-        _ = end.session.notify(Notification::Actions(json("[]")), now);
-        let record = LogRecord::new(Level::Error, json("\"x\""));
-        _ = end.session.log(None, record, now);
-        _ = end.session.claim(testkit::config::agent(), testkit::config::agent_capabilities(), 1, now);
-        _ = end.session.welcome(Ok(welcome()), now);
-        if let Phase::Serving(id) = victim.phase {
-            end.session.respond(id, Reply::Done, now).unwrap_err();
-        }
-        end.at(100_000).expect_silence();
-    }
-}
-
-#[test]
 fn item_14_a_frame_over_the_limit_closes_the_session_without_an_answer() {
     for config in [app_config(), gateway_config()] {
         let mut end = Scripted::new(with(config, |config| config.limits.frame_bytes = 512));
@@ -818,45 +741,4 @@ fn item_14_a_frame_over_the_limit_closes_the_session_without_an_answer() {
     let frame = hello(1, "1.2.0");
     let padded = format!("{frame}{}", " ".repeat(512 - frame.len()));
     assert!(fits.frame(&padded).sent()[0].contains("result"));
-}
-
-#[test]
-fn item_16_no_frame_has_a_line_break_in_it() {
-    for frame in everything() {
-        assert!(!frame.contains(['\n', '\r']), "{frame:?}");
-    }
-}
-
-#[test]
-fn item_17_each_direction_has_its_own_ids_and_repeats_none() {
-    let mut pair = Pair::tesseron();
-    let now = pair.client.now;
-    for _ in 0..40 {
-        pair.client.invoke(call_action());
-        pair.run();
-        let id = pair.server.request();
-        pair.server.ask(id, InputRequest::from(Sample::new("?")));
-        pair.run();
-        let asked = pair.client.input_request();
-        pair.client.session.provide_input(asked, InputResponse::Sample(SampleResult::new("a", "")), now).unwrap();
-        pair.server.respond(id);
-        pair.run();
-    }
-    for direction in ["> ", "< "] {
-        let frames = pair.trace.iter().filter_map(|frame| frame.strip_prefix(direction)).filter(|frame| kind(frame) == "request");
-        let mut ids: Vec<i64> = frames.map(|frame| serde_json::from_str::<Value>(frame).unwrap()["id"].as_i64().unwrap()).collect();
-        let all = ids.len();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!((ids.len(), all), (40, 40));
-    }
-    // If both ends use the same id, it names a different exchange in each direction.
-    let mut app = Scripted::app(app_config());
-    app.frame(&invoke(3, "i3"));
-    let id = app.request();
-    app.ask(id, InputRequest::from(Sample::new("?")));
-    assert!(app.sent()[0].contains(r#""id":3,"method":"sampling/request""#));
-    app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"a"}}"#);
-    assert!(matches!(app.events()[..], [Event::Input { answer: Ok(_), .. }]));
-    assert_eq!(app.respond(id).sent(), [invoked(3, "i3", "\"ok\"")]);
 }

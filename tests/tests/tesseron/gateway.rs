@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use protocol_core::{
-    CallTimeouts, Capabilities, ElicitResult, Event, InputKey, InputRequest, InputResponse, Invalid, Invoke, Lane, Level,
-    LogRecord, Logged, NotLive, Notification, Op, OutboundId, Outcome, Progress, RpcError, Sample, SampleResult, SendError,
-    TimeoutKind, TransportEnd, Violation,
+    CallTimeouts, Capabilities, ElicitResult, Event, InputRequest, InputResponse, Invalid, Invoke, Lane, Level, LogRecord, Logged,
+    NotLive, Notification, Op, OutboundId, Outcome, Progress, RpcError, Sample, SampleResult, SendError, TimeoutKind, Violation,
 };
 use testkit::config::with;
 use testkit::config::{agent, gateway_config};
@@ -118,44 +117,6 @@ fn a_subscribe_is_not_sent_to_an_app_that_does_not_support_subscriptions() {
 
 // ---- Cancels ----
 
-#[test]
-fn item_61_a_call_that_is_cancelled_before_it_was_sent_is_never_sent() {
-    for grace in [0, 2] {
-        let mut gateway =
-            Scripted::gateway(with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(grace)));
-        let id = gateway.invoke(call_action());
-        gateway.session.cancel(id, None, gateway.now).unwrap();
-        assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::Cancelled)], vec![]));
-    }
-}
-
-#[test]
-fn item_62_a_call_that_was_sent_is_cancelled_once_and_settles_at_once() {
-    let (mut gateway, id) = calling();
-    gateway.session.cancel(id, Some("changed my mind"), gateway.now).unwrap();
-    assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::Cancelled)], vec![cancel(&named(1))]));
-    assert_eq!(gateway.session.cancel(id, None, gateway.now), Err(NotLive));
-    gateway.at(1_000_000).expect_silence();
-}
-
-#[test]
-fn items_63_64_frames_about_a_cancelled_call_are_ignored() {
-    for late in [
-        invoked(1, &named(1), "1"),
-        error(1, -32001, "Action invocation was cancelled."),
-        error(1, -32603, "x"),
-        r#"{"jsonrpc":"2.0","id":1,"result":null}"#.to_owned(),
-        r#"{"jsonrpc":"2.0","id":1,"error":"x"}"#.to_owned(),
-        progress(&named(1), r#","percent":50"#),
-    ] {
-        let (mut gateway, id) = calling();
-        gateway.session.cancel(id, None, gateway.now).unwrap();
-        gateway.drain();
-        gateway.frame(&late).frame(&late).expect_silence();
-        assert_eq!((gateway.session.stats().late_frames, gateway.session.stats().outbound_calls), (2, 0), "{late}");
-    }
-}
-
 /// Calls of other methods than `actions/invoke`, which have no invocation id.
 fn unnamed() -> [Invoke; 4] {
     [
@@ -205,45 +166,6 @@ fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancel
 }
 
 #[test]
-fn with_a_grace_a_cancelled_call_ends_as_cancelled_with_or_without_a_response() {
-    type Ends = fn(&mut Scripted);
-    let ends: [(&str, Ends); 8] = [
-        ("a result", |gateway| _ = gateway.frame(&invoked(1, &named(1), "1"))),
-        ("a bare result", |gateway| _ = gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":7}"#)),
-        ("an error", |gateway| _ = gateway.frame(&error(1, -32001, "cancelled"))),
-        ("a broken error", |gateway| _ = gateway.frame(r#"{"jsonrpc":"2.0","id":1,"error":7}"#)),
-        ("nothing", |gateway| _ = gateway.at(2_000)),
-        ("the end of input", |gateway| gateway.session.handle_end(TransportEnd::Eof, gateway.now)),
-        ("the end of the transport", |gateway| gateway.session.handle_end(TransportEnd::Failed, gateway.now)),
-        ("the end", |gateway| gateway.session.close(protocol_core::Close::Now, gateway.now)),
-    ];
-    for (name, ending) in ends {
-        let (mut gateway, id) = patient();
-        gateway.session.cancel(id, None, gateway.now).unwrap();
-        assert_eq!(gateway.sent().len(), 1);
-        gateway.at(1_999);
-        assert_eq!(gateway.events(), [], "{name}");
-        ending(&mut gateway);
-        let ended: Vec<_> = gateway.events().into_iter().filter(|event| !matches!(event, Event::Closed(_))).collect();
-        assert_eq!(ended, [done(id, Outcome::Cancelled)], "{name}");
-        assert_eq!(gateway.sent(), Vec::<String>::new(), "{name}: no second cancel is sent");
-        gateway.frame(&invoked(1, &named(1), "1")).at(1_000_000).expect_silence();
-    }
-}
-
-#[test]
-fn with_a_grace_a_call_still_times_out_at_once() {
-    let (mut gateway, _) = patient();
-    let id = gateway.invoke(call_action().with_timeouts(within(None, Some(50))));
-    gateway.sent();
-    gateway.at(50);
-    assert_eq!(
-        (gateway.events(), gateway.sent()),
-        (vec![done(id, Outcome::TimedOut(TimeoutKind::MaxTotal))], vec![cancel(&named(2))])
-    );
-}
-
-#[test]
 fn with_a_grace_input_requests_of_a_cancelled_call_are_refused_at_once() {
     let (mut gateway, id) = patient();
     gateway.frame(&sample(50, &named(1)));
@@ -272,16 +194,6 @@ fn with_a_grace_a_cancelled_call_counts_toward_the_limit_until_it_is_done() {
 // ---- Ends of calls ----
 
 #[test]
-fn item_65_the_end_of_the_transport_loses_a_call() {
-    let (mut gateway, id) = calling();
-    gateway.frame(&progress(&named(1), r#","percent":40"#)).events();
-    gateway.session.handle_end(TransportEnd::Failed, gateway.now);
-    let lost = Event::Done { id, outcome: Outcome::Lost, partial: None, last: Some(Box::new(Progress::percent(40.0))) };
-    assert_eq!(gateway.events()[0], lost);
-    assert_eq!(gateway.sent(), Vec::<String>::new(), "no cancel is sent");
-}
-
-#[test]
 fn item_66_a_result_with_neither_an_invocation_id_nor_an_output_is_invalid() {
     for result in ["null", "true", "7", r#""x""#, "[]", "{}", r#"{"value":1}"#, r#"{"invocationid":"inv_1"}"#] {
         let (mut gateway, id) = calling();
@@ -299,13 +211,6 @@ fn item_66_a_result_with_neither_an_invocation_id_nor_an_output_is_invalid() {
 }
 
 #[test]
-fn item_66_an_output_may_be_missing() {
-    let (mut gateway, id) = calling();
-    gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"invocationId":"inv_1"}}"#);
-    assert_eq!(gateway.events(), [done(id, Outcome::Result(json(r#"{"invocationId":"inv_1"}"#)))]);
-}
-
-#[test]
 fn item_67_a_result_with_another_or_no_invocation_id_is_accepted_and_reported_as_a_violation() {
     for member in
         [r#""invocationId":"inv_2","#, r#""invocationId":"other","#, r#""invocationId":null,"#, r#""invocationId":1,"#, ""]
@@ -319,15 +224,6 @@ fn item_67_a_result_with_another_or_no_invocation_id_is_accepted_and_reported_as
             "{result}"
         );
     }
-}
-
-#[test]
-fn item_67_a_response_settles_the_call_of_its_request_id() {
-    let (mut gateway, first) = calling();
-    let second = gateway.invoke_action();
-    gateway.frame(&invoked(2, &named(2), "2")).frame(&invoked(1, &named(1), "1"));
-    let result = |number: u64| Outcome::Result(json(&format!(r#"{{"invocationId":"inv_{number}","output":{number}}}"#)));
-    assert_eq!(gateway.events(), [done(second, result(2)), done(first, result(1))]);
 }
 
 #[test]
@@ -377,24 +273,6 @@ fn item_68_a_timeout_is_exact_and_sends_one_cancel() {
         (vec![done(id, Outcome::TimedOut(TimeoutKind::MaxTotal))], vec![]),
         "never sent"
     );
-}
-
-#[test]
-fn item_68_progress_restarts_the_idle_timeout_and_an_open_input_request_stops_it() {
-    let mut gateway = Scripted::gateway(gateway_config());
-    let id = gateway.invoke(call_action().with_timeouts(within(Some(100), Some(10_000))));
-    gateway.sent();
-    gateway.at(90).frame(&progress(&named(1), r#","percent":1"#));
-    gateway.at(180).frame(&progress(&named(1), r#","percent":1"#));
-    gateway.at(189).frame(&sample(50, &named(1)));
-    let key = gateway.input_request();
-    gateway.at(5_000).expect_silence();
-    gateway.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "")), gateway.now).unwrap();
-    gateway.sent();
-    gateway.at(5_099).expect_silence();
-    gateway.at(5_100);
-    let last = Some(Box::new(Progress::percent(1.0)));
-    assert_eq!(gateway.events(), [Event::Done { id, outcome: Outcome::TimedOut(TimeoutKind::Idle), partial: None, last }]);
 }
 
 // ---- Progress ----
@@ -728,107 +606,6 @@ fn item_89_an_input_request_of_a_call_that_is_no_invocation_is_refused() {
     }
 }
 
-// ---- Sampling depth ----
-
-/// Receives a sampling request for call `number` with the id `id`, and checks its depth.
-#[track_caller]
-fn receive_sample(gateway: &mut Scripted, id: u64, number: u64, expected: u8) -> InputKey {
-    gateway.frame(&sample(id, &named(number)));
-    let events = gateway.events();
-    let [Event::InputRequested { key, depth, .. }] = events[..] else { panic!("{events:?}") };
-    assert_eq!(depth, expected);
-    key
-}
-
-/// Sends a call that is made to answer the input request `parent`.
-fn invoke_for(gateway: &mut Scripted, parent: InputKey) {
-    gateway.invoke(call_action().with_parent(parent));
-    gateway.sent();
-}
-
-#[test]
-fn item_90_sampling_may_be_nested_three_deep_and_the_fourth_level_is_refused() {
-    let (mut gateway, _) = calling();
-    // Calls and input requests share one sequence of numbers: the calls are 1, 3, 5 and 7.
-    for (id, number, depth) in [(51, 1, 1), (52, 3, 2), (53, 5, 3)] {
-        let key = receive_sample(&mut gateway, id, number, depth);
-        invoke_for(&mut gateway, key);
-    }
-    gateway.frame(&sample(54, &named(7)));
-    assert_eq!(
-        gateway.sent(),
-        [r#"{"jsonrpc":"2.0","id":54,"error":{"code":-32008,"message":"sampling is nested too deep","data":{"depth":4,"max":3}}}"#]
-    );
-    assert_eq!(gateway.events(), [Event::Violation(Violation::SamplingTooDeep)]);
-    // A form is accepted at any depth, since forms do not count.
-    gateway.frame(&request(55, "elicitation/request", r#"{"invocationId":"inv_7","question":"?","schema":{"type":"object"}}"#));
-    let events = gateway.events();
-    assert!(matches!(events[..], [Event::InputRequested { depth: 3, .. }]), "{events:?}");
-}
-
-#[test]
-fn item_90_sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
-    let (mut gateway, _) = calling();
-    let keys: Vec<_> = (51..60).map(|id| receive_sample(&mut gateway, id, 1, 1)).collect();
-    for key in keys {
-        gateway.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "")), gateway.now).unwrap();
-    }
-    gateway.drain();
-    receive_sample(&mut gateway, 60, 1, 1);
-    let key = receive_sample(&mut gateway, 61, 1, 1);
-    invoke_for(&mut gateway, key);
-    let open = gateway.session.stats().outbound_calls;
-    assert_eq!(open, 2);
-    // A sampling request of a call that was not made for an input request has depth 1.
-    let root = gateway.invoke(call_action());
-    let sent = gateway.sent();
-    let name = sent[0].split(r#""invocationId":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
-    gateway.frame(&sample(62, &name));
-    let events = gateway.events();
-    assert!(matches!(events[..], [Event::InputRequested { parent: Some(parent), depth: 1, .. }] if parent == root), "{events:?}");
-}
-
-#[test]
-fn a_call_cannot_be_made_for_an_ended_input_request() {
-    let (mut gateway, _) = calling();
-    let key = receive_sample(&mut gateway, 51, 1, 1);
-    gateway.session.provide_input(key, InputResponse::Sample(SampleResult::new("a", "")), gateway.now).unwrap();
-    gateway.sent();
-    let call = call_action().with_parent(key);
-    assert_eq!(gateway.session.invoke(call, gateway.now).unwrap_err().why, SendError::NoParent);
-    gateway.expect_silence();
-}
-
-#[test]
-fn item_91_the_open_input_requests_of_a_call_are_reported_as_gone_before_its_end() {
-    type Ends = fn(&mut Scripted, OutboundId);
-    let ends: [(&str, Ends); 6] = [
-        ("result", |gateway, _| _ = gateway.frame(&invoked(1, &named(1), "1"))),
-        ("error", |gateway, _| _ = gateway.frame(&error(1, -32002, "late"))),
-        ("bare result", |gateway, _| _ = gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":7}"#)),
-        ("cancel", |gateway, id| gateway.session.cancel(id, None, gateway.now).unwrap()),
-        ("close", |gateway, _| gateway.session.close(protocol_core::Close::Now, gateway.now)),
-        ("lost", |gateway, _| gateway.session.handle_end(TransportEnd::Failed, gateway.now)),
-    ];
-    for (name, ending) in ends {
-        let (mut gateway, id) = calling();
-        gateway.frame(&sample(51, &named(1)));
-        let first = gateway.input_request();
-        gateway.frame(&request(52, "elicitation/request", r#"{"invocationId":"inv_1","question":"?","schema":{"type":"object"}}"#));
-        let second = gateway.input_request();
-        ending(&mut gateway, id);
-        let events: Vec<_> =
-            gateway.events().into_iter().filter(|event| !matches!(event, Event::Violation(_) | Event::Closed(_))).collect();
-        assert_eq!(events[..2], [Event::InputGone { key: first }, Event::InputGone { key: second }], "{name}");
-        assert!(matches!(events[2..], [Event::Done { id: other, .. }] if other == id), "{name}: {events:?}");
-        let answers: Vec<_> = gateway.sent().into_iter().filter(|frame| !frame.contains("actions/cancel")).collect();
-        assert_eq!(answers, if name == "lost" { vec![] } else { vec![over(51), over(52)] }, "{name}");
-        for key in [first, second] {
-            assert_eq!(gateway.session.provide_input(key, InputResponse::Confirm(true), gateway.now), Err(NotLive), "{name}");
-        }
-    }
-}
-
 // ---- Resources and lists ----
 
 #[test]
@@ -879,21 +656,6 @@ fn item_100_a_changed_list_is_reported_as_a_whole_before_and_after_the_claim() {
 // ---- Both ends ----
 
 #[test]
-fn after_a_cancel_crosses_the_result_neither_end_has_a_call() {
-    let mut pair = Pair::tesseron();
-    let now = pair.client.now;
-    let call = pair.client.invoke(call_action());
-    pair.run();
-    let id = pair.server.request();
-    pair.server.respond(id);
-    pair.client.session.cancel(call, None, now).unwrap();
-    pair.run();
-    assert_eq!(pair.client.outcome(), Outcome::Cancelled);
-    assert_eq!(pair.server.events(), []);
-    assert_eq!((pair.client.session.stats().outbound_calls, pair.server.session.stats().inbound_calls), (0, 0));
-}
-
-#[test]
 fn the_partial_result_of_a_cancelled_call_reaches_a_gateway_that_waits_for_it() {
     let patient = with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(2));
     let mut pair = Pair::tesseron_with(patient, testkit::config::app_config());
@@ -906,21 +668,4 @@ fn the_partial_result_of_a_cancelled_call_reaches_a_gateway_that_waits_for_it() 
     pair.run();
     let partial = Some(json(r#"{"status":"cancelled","results":[1,2]}"#));
     assert_eq!(pair.client.events(), [Event::Done { id: call, outcome: Outcome::Cancelled, partial, last: None }]);
-}
-
-#[test]
-fn a_timeout_at_one_end_is_reported_to_the_other() {
-    let mut pair = Pair::tesseron();
-    let call = pair.client.invoke(call_action());
-    pair.run();
-    pair.server.request();
-    pair.at(60_000);
-    assert_eq!(pair.client.events(), [done(call, Outcome::Error(RpcError::new(-32002, "Action timed out.")))]);
-
-    let call = pair.client.invoke(call_action().with_timeouts(within(None, Some(10))));
-    pair.run();
-    pair.server.events();
-    pair.at(60_010);
-    assert_eq!(pair.client.events(), [done(call, Outcome::TimedOut(TimeoutKind::MaxTotal))]);
-    assert!(matches!(pair.server.events()[..], [Event::Cancelled { why: protocol_core::CancelReason::Peer(None), .. }]));
 }

@@ -8,8 +8,8 @@ use protocol_core::mcp::Era;
 use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, ClaimState, ResumeCredentials, Welcome};
 use protocol_core::{
-    AskError, CancelReason, CloseReason, Config, Elicit, Event, Identity, InputRequest, Invoke, NotLive, Notification, Op, Outcome,
-    PeerInfo, Progress, RpcError, Sample, SendError, TransportEnd, Violation,
+    AskError, CloseReason, Config, Event, Identity, InputRequest, Invoke, NotLive, Notification, Op, PeerInfo, RpcError, Sample,
+    SendError, TransportEnd, Violation,
 };
 use serde_json::Value;
 use testkit::Scripted;
@@ -739,47 +739,6 @@ fn item_107_a_resume_is_checked_for_its_types_then_its_version_then_its_app_id()
 // ---- The end of a session ----
 
 #[test]
-fn an_app_whose_channel_ends_cancels_its_invocations_and_sends_nothing() {
-    for end in [TransportEnd::Eof, TransportEnd::Failed] {
-        let mut app = Scripted::app(app_config());
-        let id = app.receive_invoke(7, "i1");
-        app.report(id, Progress::percent(1.0));
-        app.sent();
-        app.session.checkpoint(id, json(r#"{"done":1}"#)).unwrap();
-        app.session.handle_end(end, app.now);
-        let events = app.events();
-        assert_eq!(events[0], Event::Cancelled { id, why: CancelReason::Disconnected });
-        assert!(matches!(events[1..], [Event::Closed(CloseReason::Eof | CloseReason::Failed)]), "{events:?}");
-        app.expect_silence();
-    }
-}
-
-#[test]
-fn a_closing_app_refuses_new_invocations_and_cancels_those_that_outlast_the_grace() {
-    let mut app = Scripted::app(app_config());
-    let first = app.receive_invoke(7, "i1");
-    let second = app.receive_invoke(8, "i2");
-    app.session.close(protocol_core::Close::Graceful { grace: std::time::Duration::from_secs(2) }, app.now);
-    app.frame(&invoke(9, "i3"));
-    assert_eq!(app.sent(), [r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"closing","data":{"busy":true}}}"#]);
-    assert_eq!(app.respond(first).sent(), [invoked(7, "i1", "\"ok\"")]);
-    app.at(2_000);
-    assert_eq!(app.events(), [Event::Cancelled { id: second, why: CancelReason::Closing }]);
-    assert!(app.sent()[0].contains(r#""id":8,"error":{"code":-32001,"#));
-    assert_eq!(app.events(), [Event::Closed(CloseReason::Local)]);
-}
-
-#[test]
-fn a_gateway_that_closes_cancels_its_calls_and_then_ends() {
-    let mut gateway = Scripted::gateway(gateway_config());
-    let id = gateway.invoke_action();
-    gateway.session.close(protocol_core::Close::Now, gateway.now);
-    assert_eq!(gateway.sent(), [testkit::tesseron::cancel(&named(1))]);
-    let done = Event::Done { id, outcome: Outcome::Cancelled, partial: None, last: None };
-    assert_eq!(gateway.events(), [done, Event::Closed(CloseReason::Local)]);
-}
-
-#[test]
 fn a_handshake_that_comes_while_a_gateway_closes_is_not_welcomed() {
     for config in [gateway_config(), asking_gateway_config()] {
         let mut gateway = Scripted::new(config);
@@ -791,21 +750,4 @@ fn a_handshake_that_comes_while_a_gateway_closes_is_not_welcomed() {
         assert!(!frames.iter().any(|frame| frame.contains("result")), "{frames:?}");
         assert_eq!(gateway.events(), [Event::Closed(CloseReason::Local)]);
     }
-}
-
-// ---- The capabilities of the agent ----
-
-#[test]
-fn an_input_request_that_the_agent_does_not_support_is_not_sent() {
-    let mut app = Scripted::new(app_config());
-    app.drain().frame(&WELCOME.replace(r#""elicitation":true"#, r#""elicitation":false"#)).drain();
-    let id = app.receive_invoke(7, "i1");
-    for ask in [
-        InputRequest::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))),
-        InputRequest::Confirm { message: "?".into() },
-        InputRequest::Roots,
-    ] {
-        assert_eq!(app.session.request_input(id, ask, app.now), Err(AskError::Unsupported));
-    }
-    assert_eq!(app.sent(), Vec::<String>::new());
 }
