@@ -655,34 +655,6 @@ const SAMPLES: [&str; 6] = [
 ];
 
 #[test]
-fn a_request_that_an_end_does_not_receive_shows_as_a_difference() {
-    for name in SAMPLES {
-        let (shown, made) = found_changes(name, |turns, index| {
-            let is_request = matches!(&turns[index].what, TurnKind::Received(frame) if frame.get("id").is_some() && frame.get("method").is_some());
-            if is_request {
-                turns.remove(index);
-            }
-            is_request
-        });
-        assert!(made > 1 && shown == made, "{name}: {shown} of {made}");
-    }
-}
-
-#[test]
-fn a_response_with_another_id_shows_as_a_difference() {
-    for name in SAMPLES {
-        let (shown, made) = found_changes(name, |turns, index| match &mut turns[index].what {
-            TurnKind::Received(frame) | TurnKind::Sent(frame) if frame.get("method").is_none() => {
-                frame["id"] = "another".into();
-                true
-            }
-            _ => false,
-        });
-        assert!(made > 3 && shown == made, "{name}: {shown} of {made}");
-    }
-}
-
-#[test]
 fn every_changed_frame_of_an_end_shows_as_a_difference() {
     // The first recording is left out: our session does not send all frames of its ends.
     for name in &SAMPLES[1..] {
