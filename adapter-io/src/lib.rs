@@ -53,7 +53,7 @@ pub use error::Error;
 #[cfg(unix)]
 pub use fifo::{fifo_stdin, fifo_stdout};
 #[cfg(feature = "http-client")]
-pub use http_client::{HTTP_CONNECT_TIMEOUT, HttpConnector, HttpServerAddress, http_client};
+pub use http_client::{HTTP_CONNECT_TIMEOUT, HTTP_DEAD_TIMEOUT, HttpConnector, HttpServerAddress, http_client};
 pub use line_io::{ByteIo, Halves, LineIo, ReaderWriter, Whole};
 pub use listen::{Accept, ListenTcp, TcpListener};
 #[cfg(unix)]

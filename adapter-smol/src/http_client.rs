@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use adapter_io::{HTTP_CONNECT_TIMEOUT, HttpServerAddress, http_client};
+use adapter_io::{HTTP_CONNECT_TIMEOUT, HTTP_DEAD_TIMEOUT, HttpServerAddress, http_client};
 use endpoint::Client;
 use hyper::Uri;
 use hyper::http::uri::Scheme;
@@ -14,6 +14,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection as Connectable};
 use protocol_core::Config;
 use smol::net::{TcpStream, resolve};
 use smol::{Executor, Timer, future};
+use socket2::{SockRef, TcpKeepalive};
 use tower_service::Service;
 
 use crate::socket::Socket;
@@ -113,12 +114,24 @@ async fn connect_to_any(addresses: &[SocketAddr]) -> io::Result<Socket> {
         match within(share, TcpStream::connect(address)).await {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
+                end_when_dead(&stream)?;
                 return Ok(Socket(stream));
             }
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Lets a connection to a server that is gone end within [`HTTP_DEAD_TIMEOUT`].
+fn end_when_dead(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    let alive = TcpKeepalive::new().with_time(HTTP_DEAD_TIMEOUT / 2).with_interval(HTTP_DEAD_TIMEOUT / 6);
+    #[cfg(any(target_os = "linux", target_vendor = "apple", windows))]
+    let alive = alive.with_retries(3);
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(HTTP_DEAD_TIMEOUT))?;
+    socket.set_tcp_keepalive(&alive)
 }
 
 /// Awaits a future for at most `time`, and then fails with `TimedOut`.
@@ -171,6 +184,9 @@ mod tests {
             let socket = connect_to_any(&[closed, open]).await.unwrap();
             assert_eq!(socket.0.peer_addr().unwrap(), open);
             assert!(socket.0.nodelay().unwrap());
+            assert!(SockRef::from(&socket.0).keepalive().unwrap());
+            #[cfg(target_os = "linux")]
+            assert_eq!(SockRef::from(&socket.0).tcp_user_timeout().unwrap(), Some(HTTP_DEAD_TIMEOUT));
             assert_eq!(connect_to_any(&[closed]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
             assert_eq!(connect_to_any(&[]).await.unwrap_err().to_string(), "the host has no address");
         });

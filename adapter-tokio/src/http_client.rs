@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use adapter_io::{HTTP_CONNECT_TIMEOUT, HttpServerAddress, http_client};
+use adapter_io::{HTTP_CONNECT_TIMEOUT, HTTP_DEAD_TIMEOUT, HttpServerAddress, http_client};
 use endpoint::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioTimer;
@@ -46,6 +46,12 @@ pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerA
     let mut connector = HttpConnector::new();
     connector.set_connect_timeout(Some(HTTP_CONNECT_TIMEOUT));
     connector.set_nodelay(true);
+    // A connection to a server that is gone ends within `HTTP_DEAD_TIMEOUT`.
+    connector.set_keepalive(Some(HTTP_DEAD_TIMEOUT / 2));
+    connector.set_keepalive_interval(Some(HTTP_DEAD_TIMEOUT / 6));
+    connector.set_keepalive_retries(Some(3));
+    #[cfg(target_os = "linux")]
+    connector.set_tcp_user_timeout(Some(HTTP_DEAD_TIMEOUT));
     // Also connect for addresses that begin with `https://`: TLS is made over these connections.
     connector.enforce_http(false);
     let (peer, driven) = http_client(client, config, server, Arc::new(clock), connector, TokioTimer::new())?;

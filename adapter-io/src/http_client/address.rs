@@ -7,6 +7,7 @@ use protocol_core::http::{HttpClientConfig, HttpReason, without_credentials};
 #[cfg(feature = "http-client-tls")]
 use rustls::pki_types::CertificateDer;
 
+use super::proxy::Proxy;
 use crate::Error;
 
 /// A function that gets the reason for which a stream broke.
@@ -20,6 +21,7 @@ pub struct HttpServerAddress {
     #[cfg(feature = "http-client-tls")]
     pub(super) roots: Vec<CertificateDer<'static>>,
     pub(super) on_resume: Option<OnResume>,
+    pub(super) proxy: Proxy,
 }
 
 impl HttpServerAddress {
@@ -33,6 +35,7 @@ impl HttpServerAddress {
             #[cfg(feature = "http-client-tls")]
             roots: Vec::new(),
             on_resume: None,
+            proxy: Proxy::default(),
         }
     }
 
@@ -59,6 +62,24 @@ impl HttpServerAddress {
         let read = super::tls::read(certificates).map_err(|why| self.invalid(why))?;
         self.roots.extend(read);
         Ok(self)
+    }
+
+    /// Sends all requests through the proxy with this address, of the form `http://HOST:PORT` or `http://NAME:PASSWORD@HOST:PORT`, instead
+    /// of that of the environment. A server over TLS is reached through a tunnel. The address is checked only when the client is made.
+    ///
+    /// By default the variables `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are read as curl reads them (also `ALL_PROXY`, and the same in
+    /// lower case), except for servers on this machine.
+    #[must_use]
+    pub fn proxy(mut self, address: &str) -> Self {
+        self.proxy = Proxy::At(address.to_owned());
+        self
+    }
+
+    /// Sends no request through a proxy, whatever the environment says.
+    #[must_use]
+    pub fn without_proxy(mut self) -> Self {
+        self.proxy = Proxy::None;
+        self
     }
 
     /// Changes the configuration of the client.

@@ -12,6 +12,12 @@ use tower_service::Service;
 /// [`http_client`](super::http_client) should enforce it. The client itself allows twice as long for the name look-up, the connection and
 /// the TLS handshake together.
 pub const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time within which a connection must end whose server is gone without a word, because its machine was switched off or its network
+/// broke: 60 s. The connector that is passed to [`http_client`](super::http_client) should set up its sockets so: with probes on a connection
+/// on which nothing is sent, and, where the system can (Linux), a limit on the time for which what was sent is not acknowledged.
+pub const HTTP_DEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// A connector of hyper-util, which opens a connection to the host and the port of an address. The connection is without TLS, even for
 /// `https://`: [`http_client`](super::http_client) adds TLS.
 pub trait HttpConnector:
@@ -42,7 +48,7 @@ impl<C> HttpConnector for C where
 
 /// A connector with TLS, if the feature `http-client-tls` is on.
 #[cfg(not(feature = "http-client-tls"))]
-pub(super) type OverTls<C> = C;
+pub(super) type OverTls<C> = super::proxy::Proxied<C>;
 /// A connector with TLS, if the feature `http-client-tls` is on.
 #[cfg(feature = "http-client-tls")]
-pub(super) type OverTls<C> = hyper_rustls::HttpsConnector<C>;
+pub(super) type OverTls<C> = hyper_rustls::HttpsConnector<super::proxy::Proxied<C>>;

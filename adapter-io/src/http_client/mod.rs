@@ -8,6 +8,7 @@ mod address;
 mod connector;
 mod limited;
 mod pools;
+mod proxy;
 #[cfg(feature = "http-client-tls")]
 mod tls;
 
@@ -24,7 +25,7 @@ use futures_util::Stream as _;
 use futures_util::future::{AbortHandle, abortable};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body as _;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::http::uri::{Authority, Scheme};
 use hyper::{Method, Request, StatusCode, Uri};
 use protocol_core::drive::{Machine as _, Timer};
@@ -37,8 +38,9 @@ pub use self::address::HttpServerAddress;
 use self::address::OnResume;
 #[cfg(feature = "http-client-tls")]
 use self::connector::OverTls;
-pub use self::connector::{HTTP_CONNECT_TIMEOUT, HttpConnector};
+pub use self::connector::{HTTP_CONNECT_TIMEOUT, HTTP_DEAD_TIMEOUT, HttpConnector};
 use self::pools::{Pools, Taken, chain};
+use self::proxy::{Proxied, authorization};
 use crate::Error;
 
 /// The number of parts of responses that may wait to be handled, in addition to one for each request.
@@ -54,8 +56,8 @@ const PARTS_PER_TURN: usize = 64;
 /// requests are given up.
 ///
 /// # Errors
-/// [`Error::Connect`] if the address is malformed; and, for an address that begins with `https://`, if there are no root certificates or
-/// the feature `http-client-tls` is off.
+/// [`Error::Connect`] if the address is malformed; if a proxy is to be used whose address does not begin with `http://`; and, for an
+/// address that begins with `https://`, if there are no root certificates or the feature `http-client-tls` is off.
 pub fn http_client<C: HttpConnector>(
     client: Arc<dyn Client>,
     config: Config,
@@ -73,7 +75,13 @@ pub fn http_client<C: HttpConnector>(
     // Any other scheme is refused below.
     let scheme = if url.scheme.eq_ignore_ascii_case("https") { Scheme::HTTPS } else { Scheme::HTTP };
     let authority = Authority::try_from(url.authority).map_err(|_| malformed())?;
-    let connector = over_tls(connector, &server, scheme == Scheme::HTTPS).map_err(Error::connecting_to(server.shown()))?;
+    let origin = Uri::builder().scheme(scheme.clone()).authority(authority.clone()).path_and_query("/").build();
+    let origin = origin.map_err(|_| malformed())?;
+    let proxy = server.proxy.of(&origin).map_err(Error::connecting_to(server.shown()))?;
+    let mut headers = server.headers.clone();
+    headers.extend(proxy.as_ref().and_then(|proxy| authorization(proxy, &origin)).map(|value| (PROXY_AUTHORIZATION, value)));
+    let connector =
+        over_tls(Proxied::new(connector, proxy), &server, scheme == Scheme::HTTPS).map_err(Error::connecting_to(server.shown()))?;
     let timer = runtime.timer();
     let now = timer.now();
     let invalid = malformed();
@@ -89,7 +97,7 @@ pub fn http_client<C: HttpConnector>(
         runtime,
         scheme,
         authority,
-        headers: server.headers,
+        headers,
         on_resume: server.on_resume,
         timer,
         requests: HashMap::new(),
@@ -122,14 +130,14 @@ struct Arrived {
 }
 
 #[cfg(not(feature = "http-client-tls"))]
-fn over_tls<C>(connector: C, _server: &HttpServerAddress, is_wanted: bool) -> std::io::Result<C> {
+fn over_tls<C>(connector: Proxied<C>, _server: &HttpServerAddress, is_wanted: bool) -> std::io::Result<Proxied<C>> {
     if is_wanted {
         return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "TLS is not supported (feature `http-client-tls`)"));
     }
     Ok(connector)
 }
 #[cfg(feature = "http-client-tls")]
-fn over_tls<C>(connector: C, server: &HttpServerAddress, is_wanted: bool) -> std::io::Result<OverTls<C>> {
+fn over_tls<C>(connector: Proxied<C>, server: &HttpServerAddress, is_wanted: bool) -> std::io::Result<OverTls<C>> {
     tls::over(connector, &server.roots, is_wanted)
 }
 
@@ -372,7 +380,7 @@ mod tests {
     fn an_https_address_is_refused_without_the_feature_for_tls() {
         for (url, is_refused) in [("https://localhost/mcp", true), ("http://localhost/mcp", false)] {
             let server = HttpServerAddress::new(url);
-            assert_eq!(over_tls((), &server, url.starts_with("https")).is_err(), is_refused, "{url}");
+            assert_eq!(over_tls(Proxied::new((), None), &server, url.starts_with("https")).is_err(), is_refused, "{url}");
         }
     }
 }

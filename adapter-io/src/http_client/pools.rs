@@ -215,6 +215,7 @@ mod tests {
     use hyper_util::client::legacy::connect::{Connected, Connection};
     use tower_service::Service;
 
+    use super::super::proxy::Proxied;
     use super::super::{HttpServerAddress, over_tls};
     use super::*;
 
@@ -299,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_request_makes_its_own_connection_once_the_request_whose_connection_it_waits_for_is_given_up() {
-        let connector = over_tls(Two::default(), &HttpServerAddress::new("http://localhost"), false).unwrap();
+        let connector = over_tls(Proxied::new(Two::default(), None), &HttpServerAddress::new("http://localhost"), false).unwrap();
         let runtime: Arc<dyn TimedRuntime> = Arc::new(testing::Executor::new());
         let mut pools = Pools::new(connector, false, &runtime, Never);
         let mut ask = || Box::pin(pools.take().response(Request::post("http://localhost/").body(Full::default()).unwrap()));
@@ -338,7 +339,7 @@ mod tests {
         for is_http_2 in [false, true] {
             let open = Arc::new(());
             let stall = Stall { is_http_2, open: Arc::clone(&open) };
-            let connector = over_tls(stall, &HttpServerAddress::new("http://localhost"), false).unwrap();
+            let connector = over_tls(Proxied::new(stall, None), &HttpServerAddress::new("http://localhost"), false).unwrap();
             let executor = testing::Executor::new();
             let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());
             let mut pools = Pools::new(connector, is_http_2, &runtime, Never);
@@ -357,7 +358,7 @@ mod tests {
     #[test]
     fn a_connection_whose_handshake_of_tls_does_not_end_fails_after_the_time_limit() {
         let stall = Stall { is_http_2: false, open: Arc::default() };
-        let connector = over_tls(stall, &HttpServerAddress::new("https://localhost"), true).unwrap();
+        let connector = over_tls(Proxied::new(stall, None), &HttpServerAddress::new("https://localhost"), true).unwrap();
         let executor = testing::Executor::new();
         let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());
         let mut pools = Pools::new(connector, true, &runtime, Never);
@@ -373,7 +374,7 @@ mod tests {
     fn later_requests_wait_at_most_a_second_for_the_connection_of_the_first() {
         let two = Two::default();
         let opened = Arc::clone(&two.0);
-        let connector = over_tls(two, &HttpServerAddress::new("http://localhost"), false).unwrap();
+        let connector = over_tls(Proxied::new(two, None), &HttpServerAddress::new("http://localhost"), false).unwrap();
         let executor = testing::Executor::new();
         let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());
         let mut pools = Pools::new(connector, true, &runtime, Never);

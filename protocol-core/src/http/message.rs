@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::era::Posted;
+use super::head::Headers;
 use crate::error::{RpcError, Violation};
 use crate::json::cursor::IndexedObject;
 use crate::json::read::{Kind, Members, integer, member, string};
@@ -25,6 +26,8 @@ const META_NEUTRAL: [&str; 5] = ["progressToken", "traceparent", "tracestate", "
 const MAX_BATCH: usize = 64;
 /// The deepest nesting of a body: the default of [`crate::Limits::json_depth`].
 const DEPTH: u8 = 128;
+/// The members of `_meta` that headers of the same names repeat (W3C Trace Context, Baggage), for proxies and other intermediaries.
+const META_TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 /// The longest id in bytes: the default of [`crate::Limits::id_bytes`].
 const ID_BYTES: usize = 1024;
 
@@ -140,6 +143,16 @@ impl Request {
         for (key, value) in self.meta().and_then(Members::of).into_iter().flatten() {
             if key.name().starts_with(META_PREFIX) {
                 object.copy(key, value);
+            }
+        }
+    }
+
+    /// Adds a header for each member of `_meta` that tells which trace the request belongs to, if its value is plain ASCII.
+    pub(super) fn write_trace(&self, headers: &mut Headers<'static>) {
+        for (key, value) in self.meta().and_then(Members::of).into_iter().flatten() {
+            let Some(name) = META_TRACE.iter().find(|name| key.is(name)) else { continue };
+            if let Some(value) = string(value).filter(|value| value.bytes().all(|byte| (b' '..=b'~').contains(&byte))) {
+                headers.push(*name, value.into_owned());
             }
         }
     }

@@ -3,9 +3,10 @@
 
 use std::future::pending;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ crate::harness::rows! { $ each_http_client_row ():
     an_address_a_header_or_a_certificate_that_cannot_be_used_is_refused
     over_tls_calls_share_a_connection_and_are_cancelled_one_by_one
     over_tls_a_server_without_http_2_is_called_in_either_era
+    a_proxy_gets_whole_addresses_and_makes_tunnels_for_tls
     more_calls_than_a_connection_has_streams_delay_no_other_call
     many_calls_that_are_cancelled_leave_their_connection_open
     frames_that_a_server_sends_long_after_a_cancel_leave_the_connection_open
@@ -261,6 +263,66 @@ async fn over_tls_a_server_without_http_2_is_called_in_either_era<A: Adapter>(st
         let passed = front.passed();
         assert!(passed.protocols.len() > 1 && passed.protocols.iter().all(|protocol| protocol == "http/1.1"));
     }
+}
+
+/// A proxy that makes tunnels to `server`, whatever address it is asked for. Returns its address, and the heads that it gets.
+fn tunnels(server: SocketAddr) -> (SocketAddr, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (heads, seen) = mpsc::channel();
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") {
+                (&client).read_exact(&mut byte).expect("a head");
+                head.extend(byte);
+            }
+            if heads.send(String::from_utf8(head).expect("text")).is_err() {
+                return;
+            }
+            let server = TcpStream::connect(server).expect("the server listens");
+            (&client).write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("it is written");
+            let pair = [(&client, &server), (&server, &client)].map(|(from, to)| (from.try_clone(), to.try_clone()));
+            for (from, to) in pair {
+                let (mut from, mut to) = (from.expect("a socket"), to.expect("a socket"));
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+    (address, seen)
+}
+
+async fn a_proxy_gets_whole_addresses_and_makes_tunnels_for_tls<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage, Era::Auto, ConnectionLimits::default()).await;
+    let front = Front::start(server.listener.local_addr(), None);
+    // Nothing listens there: only the proxy is connected to.
+    let address = HttpServerAddress::new("http://localhost:1/mcp").proxy(&format!("http://user:word@{}", front.address));
+    play_client(&stage, &server, connect(&stage, Era::Auto, address), Era::Modern).await;
+    let sent = String::from_utf8(front.passed().sent.clone()).expect("text");
+    let requests = sent.matches("POST http://localhost:1/mcp HTTP/1.1\r\n").count();
+    assert!(requests >= 5, "{sent}");
+    assert_eq!(sent.matches("\r\nproxy-authorization: Basic dXNlcjp3b3Jk\r\n").count(), requests, "{sent}");
+
+    let authority = Authority::new("ours");
+    let server = Server::start(&stage, Era::Auto, ConnectionLimits::default()).await;
+    let front = Front::start(server.listener.local_addr(), Some(authority.server("localhost", EITHER)));
+    let (proxy, heads) = tunnels(front.address);
+    let address = secure(front.address, &authority).proxy(&format!("http://user:word@{proxy}"));
+    play_client(&stage, &server, connect(&stage, Era::Auto, address), Era::Modern).await;
+    let head = heads.try_recv().expect("a tunnel");
+    assert!(head.starts_with(&format!("CONNECT localhost:{} HTTP/1.1\r\n", front.address.port())), "{head}");
+    assert!(head.contains("Basic dXNlcjp3b3Jk"), "{head}");
+
+    let error = stage.adapter.http_connect(
+        Arc::new(()),
+        config(Era::Auto),
+        HttpServerAddress::new("http://a.example/mcp").proxy("socks5://b"),
+    );
+    assert!(error.is_err_and(|error| error.to_string().contains("only proxies over http:// are supported")));
 }
 
 async fn more_calls_than_a_connection_has_streams_delay_no_other_call<A: Adapter>(stage: Stage<A>) {

@@ -102,18 +102,26 @@ impl HttpClient {
     pub(super) fn send_call(&mut self, exchange: ExchangeId, request: Option<&Request>) {
         let Some(call) = self.calls.get(&exchange) else { return };
         let (frame, kind) = (call.frame().clone(), call.kind().clone());
-        let headers = match (call.era(), request) {
-            (Era::Legacy, _) => Ok(self.legacy_headers()),
-            (Era::Modern, Some(request)) => self.modern_headers(request),
-            (Era::Modern, None) => match message::outgoing(&frame) {
-                Outgoing::Request(_, request) => self.modern_headers(&request),
+        let read;
+        let request = match request {
+            Some(request) => request,
+            None => match message::outgoing(&frame) {
+                Outgoing::Request(_, request) => {
+                    read = request;
+                    &read
+                }
                 _ => return,
             },
         };
-        let headers = match headers {
+        let headers = match call.era() {
+            Era::Legacy => Ok(self.legacy_headers()),
+            Era::Modern => self.modern_headers(request),
+        };
+        let mut headers = match headers {
             Ok(headers) => headers,
             Err(wrong) => return self.refuse(exchange, &RpcError::invalid_params(format!("{wrong}"))),
         };
+        request.write_trace(&mut headers);
         let sent = self.send(Purpose::Call(exchange), Method::Post, headers, frame);
         if kind == Kind::Ping {
             self.limit(sent, self.config.timeouts.acknowledge);

@@ -1619,6 +1619,18 @@ fn a_request_without_a_handshake_repeats_parts_of_its_body_in_headers() {
     assert_eq!(fields, [Some("2026-07-28"), Some("server/discover"), None]);
 }
 
+#[test]
+fn headers_repeat_the_trace_of_a_request_in_either_era() {
+    let meta = r#"{"traceparent":"00-1-2-01","tracestate":"a=b","baggage":"k=gr\u00fcn","x":"y"}"#;
+    for (mut bench, request) in [(Bench::modern(), 1), (Bench::legacy(), 3)] {
+        let call = Invoke::call_tool("t", Json::empty_object()).with_meta(Json::parse(meta).unwrap());
+        bench.session.invoke(call, bench.now).unwrap();
+        bench.pump();
+        let fields = ["traceparent", "tracestate", "baggage", "x"].map(|name| bench.field(request, name));
+        assert_eq!(fields, [Some("00-1-2-01"), Some("a=b"), None, None], "{:?}", bench.sent[request]);
+    }
+}
+
 const LIST: &str = r#"{"resultType":"complete","tools":[
     {"name":"t","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}},
     {"name":"bad","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":""}}}}]}"#;
