@@ -113,7 +113,8 @@ pub(crate) struct Account {
     who: Option<Who>,
 }
 
-/// Those who hold something: who a client is, as far as this is known.
+/// Who a client is.
+#[cfg_attr(not(feature = "hyper"), allow(dead_code, reason = "only our own listener knows addresses"))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Who {
     Principal(Principal),
@@ -122,6 +123,7 @@ pub(crate) enum Who {
 
 impl Who {
     /// The client at this address. The addresses of one network of IPv6 (64 bits) count as one, since one client usually has all of them.
+    #[cfg_attr(not(feature = "hyper"), allow(dead_code, reason = "only our own listener knows addresses"))]
     pub(crate) fn at(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

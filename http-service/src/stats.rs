@@ -23,6 +23,8 @@ pub struct HttpStats {
     pub sessions: usize,
     /// The open `subscriptions/listen` ([`HttpLimits::subscriptions`](crate::HttpLimits::subscriptions)).
     pub subscriptions: usize,
+    /// The bytes that are kept for replay ([`HttpLimits::kept_bytes`](crate::HttpLimits::kept_bytes)).
+    pub kept_bytes: usize,
     /// The requests that were refused since there was no room for them, since the service was made.
     pub refused: u64,
 }

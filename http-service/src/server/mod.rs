@@ -83,7 +83,7 @@ impl Owner {
     /// The counts of everything that clients make the service hold.
     pub(crate) fn stats(&self) -> HttpStats {
         let budget = &self.0.budget;
-        let (sessions, subscriptions) = self.0.engine.with_state(|state| state.counts());
+        let (sessions, subscriptions, kept_bytes) = self.0.engine.with_state(|state| state.counts());
         HttpStats {
             connections: budget.open_connections(),
             exchanges: budget.held(Unit::Exchanges),
@@ -92,6 +92,7 @@ impl Owner {
             ended_sessions: budget.held(Unit::Ended),
             sessions,
             subscriptions,
+            kept_bytes,
             refused: budget.refused(),
         }
     }

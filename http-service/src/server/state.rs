@@ -259,8 +259,8 @@ impl State {
         self.deadlines.take()
     }
 
-    /// The number of sessions, and the number of subscriptions.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.server.sessions(), self.server.subscriptions())
+    /// The numbers of sessions, of subscriptions, and of bytes kept for replay.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.server.sessions(), self.server.subscriptions(), self.server.kept_bytes())
     }
 }

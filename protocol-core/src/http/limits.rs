@@ -56,6 +56,9 @@ pub struct HttpLimits {
     pub inactive_streams: usize,
     /// The maximum number of bytes that are kept for replay, over all streams of one session. Default: 4 MiB.
     pub replay_bytes: usize,
+    /// The maximum number of bytes that are kept for replay, over all sessions. A session keeps at most as many as are left for all others;
+    /// beyond that, its own oldest events are dropped. Default: 64 MiB.
+    pub kept_bytes: usize,
 }
 
 impl Default for HttpLimits {
@@ -75,6 +78,7 @@ impl Default for HttpLimits {
             replay_events: 256,
             inactive_streams: 256,
             replay_bytes: 4 << 20,
+            kept_bytes: 64 << 20,
         }
     }
 }

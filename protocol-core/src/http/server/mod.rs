@@ -60,7 +60,7 @@ use exchange::Exchange;
 use refusal::Refusal;
 use session::HttpSession;
 use stream::State;
-use timers::{TimerKey, Timers};
+use timers::{Shared, TimerKey};
 pub use types::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServerConfig, NotResumable, ResponsePart, SessionKey};
 
 /// The server's end of Streamable HTTP, for both eras on one path.
@@ -151,7 +151,7 @@ pub struct HttpServer {
     /// The number of sessions that serve a `subscriptions/listen`.
     subscriptions: usize,
     next_number: u64,
-    timers: Timers,
+    shared: Shared,
     events: VecDeque<HttpEvent>,
     /// `true` once [`Self::stop`] was called: no session and no GET stream is opened any longer.
     is_stopped: bool,
@@ -171,7 +171,7 @@ impl HttpServer {
             clients: Clients::default(),
             subscriptions: 0,
             next_number: 1,
-            timers: Timers::default(),
+            shared: Shared::default(),
             events: VecDeque::new(),
             is_stopped: false,
         }
@@ -315,14 +315,14 @@ impl HttpServer {
     /// Handles every deadline up to and including `now`. Does nothing else, so it may be called at any time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        while let Some(key) = self.timers.take_due(self.now) {
+        while let Some(key) = self.shared.take_due(self.now) {
             match key {
                 TimerKey::KeepAlive(exchange) => self.keep_alive(exchange),
                 TimerKey::Retention(key, lane) => {
                     let Some(session) = self.sessions.get_mut(&key) else { continue };
                     session.with_stream(lane, |stream| stream.retention().forget());
                     let was_active = session.is_active();
-                    session.remove_stream(lane, &mut self.timers);
+                    session.remove_stream(lane, &mut self.shared);
                     // The removal of a stream that was kept only for replay changes nothing: the session is as active as before, and if it
                     // is idle, its idle deadline is set already.
                     if was_active && !session.is_active() {
@@ -368,7 +368,7 @@ impl HttpServer {
     /// The next deadline, at which [`handle_timeout`](Self::handle_timeout) must be called; `None` if there is none.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next()
+        self.shared.next()
     }
 
     /// The lanes on which this server still expects a reply of the session.
@@ -391,6 +391,12 @@ impl HttpServer {
     #[must_use]
     pub fn subscriptions(&self) -> usize {
         self.subscriptions
+    }
+
+    /// The number of bytes that are kept for replay, over all sessions.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.shared.kept_bytes()
     }
 
     /// The number of exchanges that are not over.

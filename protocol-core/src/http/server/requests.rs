@@ -310,7 +310,7 @@ impl HttpServer {
         // A stream that is done is not resumed: all its events were written just now.
         if session.with_stream(lane, |stream| stream.resume(id)) == Some(true) {
             exchange.set_source(key, lane);
-            session.with_stream(lane, |stream| self.timers.set(stream.retention(), TimerKey::Retention(key, lane), None));
+            session.with_stream(lane, |stream| self.shared.set(stream.retention(), TimerKey::Retention(key, lane), None));
             self.send_waiting(key);
         } else {
             exchange.finish();

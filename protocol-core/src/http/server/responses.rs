@@ -114,7 +114,7 @@ impl HttpServer {
     /// resumed. If `is_reply`, counts the reply; after the last one the stream has ended.
     pub(super) fn write_frame(&mut self, key: SessionKey, lane: Lane, frame: &Bytes, is_reply: bool) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
-        let event = session.keep(lane, frame, &self.config.limits, &mut self.timers);
+        let event = session.keep(lane, frame, &self.config.limits, &mut self.shared);
         let exchange = session.stream(lane).and_then(Stream::exchange);
         let is_last = is_reply && session.with_stream(lane, Stream::count_reply) == Some(true);
         let mut is_full = false;
@@ -190,7 +190,7 @@ impl HttpServer {
         self.set_stopped(key, lane, false);
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let exchange = session.stream(lane).and_then(Stream::exchange);
-        session.remove_stream(lane, &mut self.timers);
+        session.remove_stream(lane, &mut self.shared);
         if let Some(exchange) = exchange {
             self.finish_exchange(exchange);
         }
@@ -205,11 +205,11 @@ impl HttpServer {
         if session.stream(lane).is_some_and(Stream::can_resume) {
             let until = self.now.saturating_add(self.config.timeouts.replay);
             session.with_stream(lane, |stream| {
-                self.timers.set(stream.retention(), TimerKey::Retention(key, lane), Some(until));
+                self.shared.set(stream.retention(), TimerKey::Retention(key, lane), Some(until));
             });
-            session.bound_inactive(self.config.limits.inactive_streams, &mut self.timers);
+            session.bound_inactive(self.config.limits.inactive_streams, &mut self.shared);
         } else {
-            session.remove_stream(lane, &mut self.timers);
+            session.remove_stream(lane, &mut self.shared);
         }
         self.leave(key);
     }
@@ -249,11 +249,11 @@ impl HttpServer {
             let kept_for = if is_at_work { timeouts.detached } else { timeouts.replay };
             let until = self.now.saturating_add(kept_for);
             session.with_stream(lane, |stream| {
-                self.timers.set(stream.retention(), TimerKey::Retention(key, lane), Some(until));
+                self.shared.set(stream.retention(), TimerKey::Retention(key, lane), Some(until));
             });
-            session.bound_inactive(self.config.limits.inactive_streams, &mut self.timers);
+            session.bound_inactive(self.config.limits.inactive_streams, &mut self.shared);
         } else {
-            session.remove_stream(lane, &mut self.timers);
+            session.remove_stream(lane, &mut self.shared);
         }
         self.arm_idle(key);
     }
@@ -264,7 +264,7 @@ impl HttpServer {
         let Some(mut session) = self.sessions.remove(&key) else { return };
         // Its owner drops the frames that the session has not taken.
         self.untaken.retain(|_, (of, _)| *of != key);
-        let was_idle = self.timers.set(session.idle(), TimerKey::Idle(key), None);
+        let was_idle = self.shared.set(session.idle(), TimerKey::Idle(key), None);
         if session.era() == Era::Legacy {
             self.clients.move_idle(session.client(), key, was_idle, None);
             self.clients.remove(session.client());
@@ -286,7 +286,7 @@ impl HttpServer {
                 self.refuse(exchange, refusal, absent_id(session.era()));
                 self.finish_exchange(exchange);
             }
-            session.remove_stream(lane, &mut self.timers);
+            session.remove_stream(lane, &mut self.shared);
         }
         if tells_owner {
             self.events.push_back(HttpEvent::Close { session: key });
@@ -404,12 +404,12 @@ impl HttpServer {
             return;
         }
         let at = exchange.silent_until(self.config.timeouts.keep_alive);
-        self.timers.set(exchange.keep_alive(), TimerKey::KeepAlive(id), Some(at));
+        self.shared.set(exchange.keep_alive(), TimerKey::KeepAlive(id), Some(at));
     }
 
     fn disarm_keep_alive(&mut self, id: HttpExchangeId) {
         if let Some(exchange) = self.exchanges.get_mut(&id) {
-            self.timers.set(exchange.keep_alive(), TimerKey::KeepAlive(id), None);
+            self.shared.set(exchange.keep_alive(), TimerKey::KeepAlive(id), None);
         }
     }
 
@@ -422,7 +422,7 @@ impl HttpServer {
             false => timeouts.after_initialize.min(timeouts.session_idle),
         };
         let at = (session.is_open() && !session.is_active()).then(|| self.now.saturating_add(limit));
-        let before = self.timers.set(session.idle(), TimerKey::Idle(key), at);
+        let before = self.shared.set(session.idle(), TimerKey::Idle(key), at);
         self.clients.move_idle(session.client(), key, before, at);
     }
 }

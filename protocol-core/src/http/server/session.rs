@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use super::stream::{State as StreamState, Stream};
-use super::timers::{Armed, TimerKey, Timers};
+use super::timers::{Armed, Shared, TimerKey};
 use super::types::{HttpExchangeId, SessionKey};
 use crate::http::HttpLimits;
 use crate::http::era::Era;
@@ -235,10 +235,10 @@ impl HttpSession {
         Some(changed)
     }
 
-    pub(super) fn remove_stream(&mut self, lane: Lane, timers: &mut Timers) {
+    pub(super) fn remove_stream(&mut self, lane: Lane, shared: &mut Shared) {
         let Some(mut stream) = self.streams.remove(&lane) else { return };
-        timers.set(stream.retention(), TimerKey::Retention(self.key, lane), None);
-        self.kept_bytes = self.kept_bytes.saturating_sub(stream.kept_bytes());
+        shared.set(stream.retention(), TimerKey::Retention(self.key, lane), None);
+        self.forget(stream.kept_bytes(), shared);
         if stream.is_active() {
             self.active = self.active.saturating_sub(1);
         } else {
@@ -248,20 +248,22 @@ impl HttpSession {
     }
 
     /// Keeps a frame for replay, if the stream can be resumed, and returns the id of its event. Beyond [`HttpLimits::replay_events`], drops
-    /// the oldest events of this stream. Beyond [`HttpLimits::replay_bytes`], drops other streams that are kept only for replay, oldest
-    /// first, and then the oldest events of this stream.
-    pub(super) fn keep(&mut self, lane: Lane, frame: &Bytes, limits: &HttpLimits, timers: &mut Timers) -> Option<EventId> {
+    /// the oldest events of this stream. Beyond [`HttpLimits::replay_bytes`], and beyond what [`HttpLimits::kept_bytes`] leaves for all other
+    /// sessions, drops other streams that are kept only for replay, oldest first, and then the oldest events of this stream.
+    pub(super) fn keep(&mut self, lane: Lane, frame: &Bytes, limits: &HttpLimits, shared: &mut Shared) -> Option<EventId> {
         let stream = self.streams.get_mut(&lane)?;
         let id = stream.keep(frame)?;
+        let most = limits.replay_bytes.min(limits.kept_bytes.saturating_sub(shared.kept_bytes()));
         self.kept_bytes = self.kept_bytes.saturating_add(frame.len());
+        shared.keep(frame.len());
         while self.streams.get(&lane).is_some_and(|stream| stream.kept_events() > limits.replay_events) {
-            self.drop_oldest_event(lane);
+            self.drop_oldest_event(lane, shared);
         }
-        while self.kept_bytes > limits.replay_bytes {
+        while self.kept_bytes > most {
             if let Some(inactive) = self.inactive.iter().copied().find(|inactive| *inactive != lane) {
-                self.remove_stream(inactive, timers);
+                self.remove_stream(inactive, shared);
             } else if self.streams.get(&lane).is_some_and(|stream| stream.kept_events() > 0) {
-                self.drop_oldest_event(lane);
+                self.drop_oldest_event(lane, shared);
             } else {
                 break;
             }
@@ -269,18 +271,24 @@ impl HttpSession {
         Some(id)
     }
 
-    fn drop_oldest_event(&mut self, lane: Lane) {
+    fn drop_oldest_event(&mut self, lane: Lane, shared: &mut Shared) {
         let Some(stream) = self.streams.get_mut(&lane) else { return };
         let before = stream.kept_bytes();
         stream.drop_oldest_event();
-        self.kept_bytes = self.kept_bytes.saturating_sub(before.saturating_sub(stream.kept_bytes()));
+        let dropped = before.saturating_sub(stream.kept_bytes());
+        self.forget(dropped, shared);
+    }
+
+    fn forget(&mut self, bytes: usize, shared: &mut Shared) {
+        self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
+        shared.forget(bytes);
     }
 
     /// Removes streams that are kept only for replay, oldest first, until `most` are left.
-    pub(super) fn bound_inactive(&mut self, most: usize, timers: &mut Timers) {
+    pub(super) fn bound_inactive(&mut self, most: usize, shared: &mut Shared) {
         while self.inactive.len() > most {
             let Some(oldest) = self.inactive.front().copied() else { return };
-            self.remove_stream(oldest, timers);
+            self.remove_stream(oldest, shared);
         }
     }
 

@@ -757,6 +757,36 @@ fn exchanges_and_subscriptions_are_bounded() {
     assert_eq!((bench.server.sessions(), bench.server.exchanges()), (0, 0));
 }
 
+#[test]
+fn a_session_keeps_at_most_as_many_bytes_for_replay_as_are_left_for_all_others() {
+    let mut bench = Bench::with(|config| config.limits.kept_bytes = 40 * PROGRESS.len());
+    let mut streams = Vec::new();
+    for _ in 0..9 {
+        let (_, session) = bench.open("2025-11-25");
+        let (exchange, lane) = bench.call(&session);
+        bench.server.handle_lost(exchange, bench.now);
+        streams.push((session, lane));
+    }
+    // They take turns until each would have 100 events.
+    for _ in 0..100 {
+        for (_, lane) in &streams {
+            bench.within(*lane, PROGRESS);
+        }
+    }
+    let kept = bench.server.kept_bytes() / PROGRESS.len();
+    assert!((30..=40).contains(&kept), "{kept}");
+    let (session, (_, lane)) = &streams[0];
+    let resumed = bench.get(session, Some(&format!("{}-99", lane.number())));
+    assert_eq!(bench.stream(resumed).0.matches("progress").count(), 1, "the newest are kept");
+    let resumed = bench.get(session, Some(&format!("{}-1", lane.number())));
+    assert_eq!(bench.stream(resumed), (String::new(), true), "the oldest are not");
+    for (session, _) in &streams {
+        let ended = bench.send(Method::Delete, &[("mcp-session-id", session)], "");
+        assert_eq!(bench.complete(ended).0, 204);
+    }
+    assert_eq!(bench.server.kept_bytes(), 0);
+}
+
 /// 10 000 sessions kept everybody who needed a handshake out for 30 minutes.
 #[test]
 fn a_further_session_ends_the_idle_one_that_would_end_first() {
