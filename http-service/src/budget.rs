@@ -34,6 +34,8 @@ pub(crate) enum Unit {
     Calls,
     /// Sessions that have ended, and whose handlers still clean up.
     Ended,
+    /// `subscriptions/listen` that are open.
+    Subscriptions,
 }
 
 /// A value for each unit.
@@ -43,6 +45,7 @@ struct Each<T> {
     request_bytes: T,
     calls: T,
     ended: T,
+    subscriptions: T,
 }
 
 impl<T> Each<T> {
@@ -52,6 +55,7 @@ impl<T> Each<T> {
             Unit::RequestBytes => &self.request_bytes,
             Unit::Calls => &self.calls,
             Unit::Ended => &self.ended,
+            Unit::Subscriptions => &self.subscriptions,
         }
     }
 
@@ -61,6 +65,7 @@ impl<T> Each<T> {
             Unit::RequestBytes => &mut self.request_bytes,
             Unit::Calls => &mut self.calls,
             Unit::Ended => &mut self.ended,
+            Unit::Subscriptions => &mut self.subscriptions,
         }
     }
 }
@@ -168,6 +173,8 @@ impl Refused {
             (Unit::RequestBytes, true) => "the bodies of the requests of this client take too much memory",
             (Unit::Calls | Unit::Ended, false) => "too many calls are running",
             (Unit::Calls | Unit::Ended, true) => "too many calls of this client are running",
+            (Unit::Subscriptions, false) => "too many subscriptions",
+            (Unit::Subscriptions, true) => "too many subscriptions of this client",
         }
     }
 }
@@ -179,6 +186,7 @@ impl Budget {
             request_bytes: Meter::new(limits.request_bytes),
             calls: Meter::new(limits.calls),
             ended: Meter::new(limits.ended_sessions),
+            subscriptions: Meter::new(limits.subscriptions),
         };
         let connections = Meter::new(usize::MAX);
         Self { meters, shards: Default::default(), hasher: RandomState::new(), runtime, connections }
@@ -218,8 +226,8 @@ impl Budget {
 
     /// How often something was refused.
     pub(crate) fn refused(&self) -> u64 {
-        let Each { exchanges, request_bytes, calls, ended: _ } = &self.meters;
-        [exchanges, request_bytes, calls, &self.connections]
+        let Each { exchanges, request_bytes, calls, subscriptions, ended: _ } = &self.meters;
+        [exchanges, request_bytes, calls, subscriptions, &self.connections]
             .iter()
             .map(|meter| meter.refused.load(Ordering::Relaxed))
             .fold(0, u64::saturating_add)
@@ -336,7 +344,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        for unit in [Unit::Exchanges, Unit::RequestBytes, Unit::Calls, Unit::Ended] {
+        for unit in [Unit::Exchanges, Unit::RequestBytes, Unit::Calls, Unit::Ended, Unit::Subscriptions] {
             let amount = *self.amounts.of(unit);
             if amount > 0 {
                 self.payer.give_back(unit, amount);

@@ -25,7 +25,7 @@ use protocol_core::json::Text;
 
 use crate::body::HttpBody;
 use crate::budget::{Payer, Unit};
-use crate::request::{BodyLimits, PartialBody, SESSION_ID, Unread, head};
+use crate::request::{BodyLimits, METHOD, PartialBody, SESSION_ID, SUBSCRIBE, Unread, head};
 use crate::server::{Charges, Exchange, NotBegun, Owner};
 
 pin_project! {
@@ -121,6 +121,10 @@ impl Charges {
     /// Charges for the call and the body that a head announces. A POST in a session may be an answer that a running call waits for, so it
     /// is charged for a call only when it is known to be a request.
     fn begin_call<B: Body>(&mut self, parts: &Parts, body: &B, limits: BodyLimits) -> Result<PartialBody, Unread> {
+        // A subscription must have this header, or it is refused.
+        if parts.headers.get(METHOD).is_some_and(|method| method == SUBSCRIBE) {
+            self.exchange.add(Unit::Subscriptions, 1).map_err(Unread::NoRoom)?;
+        }
         if !parts.headers.contains_key(SESSION_ID) {
             self.call.add(Unit::Calls, 1).map_err(Unread::NoRoom)?;
         }

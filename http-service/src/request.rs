@@ -15,6 +15,10 @@ use protocol_core::http::{Method, RequestHead};
 
 use crate::budget::{Charge, Refused, Unit};
 
+/// The header that repeats the method of a request without a handshake.
+pub(crate) const METHOD: &str = "mcp-method";
+/// The method of a subscription.
+pub(crate) const SUBSCRIBE: &str = "subscriptions/listen";
 /// The header that names a session with a handshake.
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
 

@@ -675,6 +675,21 @@ fn only_some_handlers_of_clients_that_disconnect_have_a_grace() {
 }
 
 #[test]
+fn subscriptions_beyond_the_limit_are_refused_before_their_body_is_read() {
+    let bench = Bench::with(|config| config.limits.subscriptions = 2);
+    let fields = [("mcp-method", "subscriptions/listen")];
+    let listen = || bench.service.clone().call(request("POST", &fields, Unfinished::of(10)));
+    let mut open: Vec<_> = (0..2).map(|_| Box::pin(listen())).collect();
+    let mut cx = TaskContext::from_waker(Waker::noop());
+    assert!(open.iter_mut().all(|future| future.as_mut().poll(&mut cx).is_pending()));
+    let unread = bench.service.clone().call(request("POST", &fields, Unread));
+    let response = bench.executor.block_on(unread).expect("a response").expect("no error");
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    drop(open);
+    assert!(Box::pin(listen()).as_mut().poll(&mut cx).is_pending());
+}
+
+#[test]
 fn a_principal_that_takes_its_whole_share_leaves_room_for_others() {
     let mut bench = Bench::with(|config| config.limits.calls = 8);
     let by = |bench: &mut Bench, name: &str| {

@@ -5,9 +5,10 @@ use core::time::Duration;
 /// The bounds of an [`HttpServer`](super::HttpServer) and of the service that owns it. No client can make a server exceed them.
 ///
 /// A service applies [`exchanges`](Self::exchanges), [`request_bytes`](Self::request_bytes), [`calls`](Self::calls) and
-/// [`ended_sessions`](Self::ended_sessions) to a request before it reads the body; a bare [`HttpServer`](super::HttpServer) applies only the
-/// first of these. Of each, a client may hold at most as much as is left for all others: so alone at most half, and a small request of
-/// another client is still served while a few clients take whatever they can. Within a client the same holds for each connection.
+/// [`subscriptions`](Self::subscriptions) to a request before it reads the body, and [`ended_sessions`](Self::ended_sessions) later; a bare
+/// [`HttpServer`](super::HttpServer) applies only the first and the fourth of these, to all clients together. In a service, a client may hold
+/// at most as much of each as is left for all others: so alone at most half, and a small request of another client is still served while a
+/// few clients take whatever they can. Within a client the same holds for each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpLimits {
@@ -32,7 +33,8 @@ pub struct HttpLimits {
     /// none is idle, it is answered with 503. A client ([`HttpRequest::client`](super::HttpRequest::client)) may have at most as many as are
     /// left for all others; beyond that, its own idle sessions are those that end, and if it has none, the answer is 429. Default: 10 000.
     pub sessions: usize,
-    /// The maximum number of `subscriptions/listen` at the same time. Further ones are answered with 503. Default: 1024.
+    /// The maximum number of `subscriptions/listen` at the same time. Further ones are answered as further
+    /// [exchanges](Self::exchanges). Default: 1024.
     pub subscriptions: usize,
     /// The maximum number of open GET streams of one session. A further one ends the oldest, whose client has most likely disconnected.
     /// Default: 4.

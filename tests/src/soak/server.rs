@@ -47,11 +47,13 @@ pub(super) async fn run<A: Adapter>(adapter: A, heap: &'static Heap) -> ExitCode
     // With a catalog the service declares that its lists may change, so that clients can subscribe.
     let _catalog = service.catalog();
     let mut config = HttpServerConfig::default();
-    config.limits.subscriptions = 20_000;
-    config.limits.sessions = 20_000;
-    config.limits.exchanges = 40_000;
+    // All clients come from one address, which may hold at most half, and each connection of it a part of that.
+    config.limits.subscriptions = 50_000;
+    config.limits.sessions = 50_000;
+    config.limits.exchanges = 100_000;
+    config.limits.calls = 50_000;
     let mut limits = ConnectionLimits::default();
-    limits.connections = 19_000;
+    limits.connections = 50_000;
     let service = HttpService::with_config(Arc::new(service), runtime, config);
     let _ = own.set(service.clone());
     match adapter.http_listen("127.0.0.1:0".to_owned(), service, limits).await {
