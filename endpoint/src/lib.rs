@@ -49,7 +49,7 @@
 //! unique elements, integers as keys (`patternProperties`), and what a value must not be (`not`). With the feature `validate`, schemas with
 //! other keywords that restrict values, such as the `pattern` of `#[schemars(regex(..))]`, are checked by the crate `jsonschema`. Without
 //! the feature, a tool or prompt with such a schema cannot be registered, and an input request for an answer with such a schema fails
-//! ([`AskFailed::Invalid`]); the error of the registration ([`SchemaRefused`]) names the keyword and its place.
+//! ([`AskFailed::Invalid`]); the error of the registration ([`Refused`]) names the keyword and its place.
 //!
 //! ## Tracing
 //!
@@ -106,8 +106,8 @@ pub use engine::{BoxFuture, Runtime, TimedRuntime};
 pub use extensions::{Extensions, Principal};
 pub use peer::{Call, Canceller, Peer};
 pub use service::{
-    Catalog, Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
-    ResourceTemplate, ResourceUri, SchemaRefused, Service, Tool,
+    Catalog, Completion, CompletionOf, CompletionRequest, Handler, Parameter, Prompt, PromptMessage, PromptOutput, Reader, Refused,
+    Resource, ResourceContents, ResourceTemplate, ResourceUri, Service, State, Tool,
 };
 pub use state::rounds::{Claim, EffectKey, Lease, MemoryOnceStore, OnceStore, SealKeys, StoreError};
 pub use state::{CallError, CallOutcome, Counters, ListFailed};

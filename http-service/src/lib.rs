@@ -21,12 +21,12 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use endpoint::{Service, TimedRuntime, Tool};
+//! use endpoint::{Context, Service, TimedRuntime, Tool};
 //! use http_service::HttpService;
 //! use protocol_core::Identity;
 //!
 //! fn mcp(runtime: Arc<dyn TimedRuntime>) -> HttpService {
-//!     let service = Service::new(Identity::new("greeter", "1.0")).tool(Tool::new("greet", async |_, ()| Ok("hello")));
+//!     let service = Service::new(Identity::new("greeter", "1.0")).tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
 //!     HttpService::new(Arc::new(service), runtime)
 //! }
 //! # let _ = mcp;

@@ -20,36 +20,25 @@ struct Read {
     title: String,
 }
 
-impl Notes {
-    fn write(&self, note: Write) -> usize {
-        let mut notes = self.0.lock().unwrap();
-        notes.insert(note.title, note.text);
-        notes.len()
-    }
-
-    fn read(&self, title: &str) -> Result<String, ToolError> {
-        let notes = self.0.lock().unwrap();
-        notes.get(title).cloned().ok_or_else(|| ToolError::failed(format!("there is no note {title}")))
-    }
+async fn write(State(notes): State<Notes>, note: Write) -> Result<usize> {
+    let mut notes = notes.0.lock().unwrap();
+    notes.insert(note.title, note.text);
+    Ok(notes.len())
 }
 
-fn service(notes: Arc<Notes>) -> Service {
-    let writes = Arc::clone(&notes);
-    let write = Tool::new("write", move |_: Context, note: Write| {
-        let notes = Arc::clone(&writes);
-        async move { Ok(notes.write(note)) }
-    });
-    let read = Tool::new("read", move |_: Context, Read { title }: Read| {
-        let notes = Arc::clone(&notes);
-        async move { notes.read(&title) }
-    });
-    Service::new(Identity::new("notes", "1.0")).tool(write).tool(read.read_only())
+async fn read(State(notes): State<Notes>, Read { title }: Read) -> Result<String> {
+    let notes = notes.0.lock().unwrap();
+    notes.get(&title).cloned().ok_or_else(|| ToolError::failed(format!("there is no note {title}")))
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7777".to_owned());
-    let service = Arc::new(service(Arc::default()));
+    let service = Service::new(Identity::new("notes", "1.0"))
+        .state(Notes::default())
+        .tool(Tool::new("write", write))
+        .tool(Tool::new("read", read).read_only());
+    let service = Arc::new(service);
     let listener = sansmcp::tokio::TcpListener::bind(&address).await?;
     println!("{}", listener.local_addr());
     loop {

@@ -105,7 +105,7 @@
 //!
 //! Without `validate`, what schemas of the types of std and of derived types consist of is checked: types, members, choices, ranges of
 //! numbers, lengths of lists and strings, unique elements, integers as keys. A tool whose schema says more, such as a `pattern`, is refused
-//! when it is registered; the error ([`SchemaRefused`]) names the keyword and its place.
+//! when it is registered; the error ([`Refused`]) names the keyword and its place.
 //!
 //! # Crates that are re-exported
 //!

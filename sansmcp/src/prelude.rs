@@ -20,7 +20,7 @@
 #[doc(no_inline)]
 pub use endpoint::{
     AskFailed, Call, CallError, CallOutcome, Cancelled, Client, Completion, Context, Peer, Prompt, PromptMessage, PromptOutput,
-    Resource, ResourceContents, ResourceTemplate, Result, Service, Tool, ToolError,
+    Resource, ResourceContents, ResourceTemplate, Result, Service, State, Tool, ToolError,
 };
 #[doc(no_inline)]
 pub use protocol_core::{

@@ -12,8 +12,8 @@ pub(super) fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<Served
     match service.start(&served, request) {
         Start::Reply(reply) => served.respond(reply),
         Start::Task(task) => runtime.spawn(task),
-        Start::Inline(handler, context, arguments) => {
-            if let Some(task) = Task::begin_in_place(&served, || handler(context, arguments)) {
+        Start::Inline(handler, context, states, arguments) => {
+            if let Some(task) = Task::begin_in_place(&served, || handler(context, states, arguments)) {
                 runtime.spawn(Box::pin(task));
             }
         }

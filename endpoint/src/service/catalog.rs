@@ -3,9 +3,10 @@
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
-use super::{Prompt, Resource, ResourceTemplate, SchemaRefused, Tool};
+use super::handler::{Need, States};
+use super::{Prompt, Refused, Resource, ResourceTemplate, Tool, prompt, resource, tool};
 use crate::state::{ListKind, Shared};
 use protocol_core::dialect::{Notification, tesseron};
 use protocol_core::json::Json;
@@ -29,7 +30,7 @@ use protocol_core::json::Json;
 /// catalog.add_tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))?;
 /// assert!(catalog.remove_tool("greet"));
 /// # drop(service);
-/// # Ok::<(), endpoint::SchemaRefused>(())
+/// # Ok::<(), endpoint::Refused>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Catalog(Arc<Inner>);
@@ -38,6 +39,8 @@ pub struct Catalog(Arc<Inner>);
 struct Inner {
     entries: RwLock<Entries>,
     sessions: Mutex<Sessions>,
+    /// The states of the service, once it is shared. Then each further entry is checked for them at once.
+    states: OnceLock<States>,
 }
 
 /// The entries of a service by name, each with its description as it is sent to peers.
@@ -117,7 +120,7 @@ impl Catalog {
     ///
     /// # Errors
     /// As for [`Service::try_tool`](crate::Service::try_tool). Nothing is changed then.
-    pub fn add_tool(&self, tool: Tool) -> Result<(), SchemaRefused> {
+    pub fn add_tool(&self, tool: Tool) -> Result<(), Refused> {
         self.insert_tool(tool)?;
         self.announce(ListKind::Tools);
         Ok(())
@@ -132,7 +135,7 @@ impl Catalog {
     ///
     /// # Errors
     /// As for [`Service::try_prompt`](crate::Service::try_prompt). Nothing is changed then.
-    pub fn add_prompt(&self, prompt: Prompt) -> Result<(), SchemaRefused> {
+    pub fn add_prompt(&self, prompt: Prompt) -> Result<(), Refused> {
         self.insert_prompt(prompt)?;
         self.announce(ListKind::Prompts);
         Ok(())
@@ -144,9 +147,13 @@ impl Catalog {
     }
 
     /// Adds a resource, or replaces the resource with the same URI.
-    pub fn add_resource(&self, resource: Resource) {
-        self.insert_resource(resource);
+    ///
+    /// # Errors
+    /// [`Refused`] if it takes a [`State`](crate::State) that the service does not have. Nothing is changed then.
+    pub fn add_resource(&self, resource: Resource) -> Result<(), Refused> {
+        self.insert_resource(resource)?;
         self.announce(ListKind::Resources);
+        Ok(())
     }
 
     /// Removes a resource. Returns `false` if there is no resource with that URI. The subscriptions to it remain: subscribers still receive
@@ -156,9 +163,13 @@ impl Catalog {
     }
 
     /// Adds a resource template, or replaces the template with the same text.
-    pub fn add_resource_template(&self, template: ResourceTemplate) {
-        self.insert_resource_template(template);
+    ///
+    /// # Errors
+    /// As for [`Catalog::add_resource`]. Nothing is changed then.
+    pub fn add_resource_template(&self, template: ResourceTemplate) -> Result<(), Refused> {
+        self.insert_resource_template(template)?;
         self.announce(ListKind::Resources);
+        Ok(())
     }
 
     /// Removes a resource template. Returns `false` if there is none with exactly this text.
@@ -166,32 +177,61 @@ impl Catalog {
         self.remove(ListKind::Resources, template, |entries| &mut entries.templates)
     }
 
-    pub(super) fn insert_tool(&self, tool: Tool) -> Result<(), SchemaRefused> {
+    pub(super) fn insert_tool(&self, tool: Tool) -> Result<(), Refused> {
         if let Some(reason) = tool.refusal() {
-            return Err(SchemaRefused { name: tool.name, reason });
+            return Err(Refused { kind: tool::KIND, name: tool.name, reason });
         }
+        self.check_states(tool::KIND, &tool.name, &tool.needs_states)?;
         let description = tool.describe();
         self.insert(tool.name.clone(), (tool, description), |entries| &mut entries.tools);
         Ok(())
     }
 
-    pub(super) fn insert_prompt(&self, prompt: Prompt) -> Result<(), SchemaRefused> {
+    pub(super) fn insert_prompt(&self, prompt: Prompt) -> Result<(), Refused> {
         if let Some(reason) = prompt.refusal() {
-            return Err(SchemaRefused { name: prompt.name, reason });
+            return Err(Refused { kind: prompt::KIND, name: prompt.name, reason });
         }
+        self.check_states(prompt::KIND, &prompt.name, &prompt.needs_states)?;
         let description = prompt.describe();
         self.insert(prompt.name.clone(), (prompt, description), |entries| &mut entries.prompts);
         Ok(())
     }
 
-    pub(super) fn insert_resource(&self, resource: Resource) {
+    pub(super) fn insert_resource(&self, resource: Resource) -> Result<(), Refused> {
+        self.check_states(resource::KIND, &resource.uri, &resource.needs_states)?;
         let description = resource.describe();
         self.insert(resource.uri.clone(), (resource, description), |entries| &mut entries.resources);
+        Ok(())
     }
 
-    pub(super) fn insert_resource_template(&self, template: ResourceTemplate) {
+    pub(super) fn insert_resource_template(&self, template: ResourceTemplate) -> Result<(), Refused> {
+        self.check_states(resource::TEMPLATE_KIND, &template.template, &template.needs_states)?;
         let description = template.describe();
         self.insert(template.template.clone(), (template, description), |entries| &mut entries.templates);
+        Ok(())
+    }
+
+    /// Checks that the entry of this name gets the states that it takes. Before the service is shared it may still be given some.
+    fn check_states(&self, kind: &'static str, name: &str, needs: &[Need]) -> Result<(), Refused> {
+        self.0.states.get().map_or(Ok(()), |states| check_states(states, kind, name, needs))
+    }
+
+    /// Checks the entries for `states`, which are those of the service from now on.
+    pub(super) fn share(&self, states: &States) -> Result<(), Refused> {
+        let entries = self.entries();
+        let tools = entries.tools.iter().map(|(name, (tool, _))| (tool::KIND, name, &tool.needs_states));
+        let prompts = entries.prompts.iter().map(|(name, (prompt, _))| (prompt::KIND, name, &prompt.needs_states));
+        let resources = entries.resources.iter().map(|(uri, (resource, _))| (resource::KIND, uri, &resource.needs_states));
+        let templates = entries.templates.iter().map(|(uri, (template, _))| (resource::TEMPLATE_KIND, uri, &template.needs_states));
+        let mut all = tools.chain(prompts).chain(resources).chain(templates);
+        all.try_for_each(|(kind, name, needs)| check_states(states, kind, name, needs))?;
+        self.0.states.get_or_init(|| states.clone());
+        Ok(())
+    }
+
+    /// Returns `true` once the entries were checked for the states of the service.
+    pub(super) fn is_shared(&self) -> bool {
+        self.0.states.get().is_some()
     }
 
     /// The entries, locked for reading. While the guard lives, no code of the application may run. The holder of the guard may lock a
@@ -264,6 +304,11 @@ impl Catalog {
             });
         }
     }
+}
+
+/// Checks that the handler of this name gets the states that it takes.
+pub(super) fn check_states(states: &States, kind: &'static str, name: &str, needs: &[Need]) -> Result<(), Refused> {
+    states.refusal(needs).map_or(Ok(()), |reason| Err(Refused { kind, name: name.into(), reason }))
 }
 
 impl fmt::Debug for Catalog {

@@ -2,17 +2,19 @@
 
 mod catalog;
 mod completion;
+mod handler;
 mod prompt;
+mod refused;
 mod resource;
-mod schema_refused;
 mod start;
 mod tool;
 
 pub use catalog::Catalog;
+pub use handler::{Handler, Parameter, Reader, State};
 pub use prompt::{Prompt, PromptMessage, PromptOutput};
 pub use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest};
+pub use refused::Refused;
 pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
-pub use schema_refused::SchemaRefused;
 pub(crate) use start::Start;
 pub use tool::Tool;
 
@@ -23,11 +25,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use self::catalog::Audience;
 pub(crate) use self::catalog::WatcherGuard;
 use self::completion::Completer;
+use self::handler::{Need, States};
 use self::tool::Run;
 use crate::context::Context;
 use crate::state::rounds::{OnceStore, RoundSetup, SealKeys, Sealer};
 use crate::state::{EffectSetup, ServedCall, Shared};
-use crate::tool_error::ToolError;
+use crate::tool_error::{Result, ToolError};
 use engine::BoxFuture;
 use engine::Runtime;
 use protocol_core::config::Config;
@@ -48,11 +51,11 @@ use protocol_core::tesseron::AppId;
 ///
 /// ```
 /// use protocol_core::Identity;
-/// use endpoint::{Service, Tool};
+/// use endpoint::{Context, Service, Tool};
 ///
 /// let service = Service::new(Identity::new("greeter", "1.0"))
 ///     .instructions("Greets whoever asks.")
-///     .tool(Tool::new("greet", async |_, ()| Ok("hello")));
+///     .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
 /// # let _ = service;
 /// ```
 pub struct Service {
@@ -61,6 +64,7 @@ pub struct Service {
     shared_config: Mutex<Option<protocol_core::Arc<Config>>>,
     page_size: usize,
     catalog: Catalog,
+    states: States,
     /// `true` if [`Service::catalog`] was called: then the lists may change while sessions run.
     is_changeable: bool,
     completer: Option<Completer>,
@@ -72,7 +76,15 @@ pub struct Service {
 }
 
 type NotificationHandler = Box<dyn Fn(Option<Json>) + Send + Sync>;
-type Method = Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
+
+/// A method that the protocol does not have.
+struct Method {
+    /// The types of the states that the handler takes.
+    needs_states: Vec<Need>,
+    run: Arc<RunMethod>,
+}
+
+type RunMethod = dyn Fn(Context, States, Json) -> BoxFuture<'static, Result<Json>> + Send + Sync;
 
 impl Service {
     /// A service that offers nothing yet.
@@ -83,6 +95,7 @@ impl Service {
             shared_config: Mutex::default(),
             page_size: 100,
             catalog: Catalog::default(),
+            states: States::default(),
             is_changeable: false,
             completer: None,
             sealer: Arc::new(Sealer::default()),
@@ -100,6 +113,35 @@ impl Service {
         self
     }
 
+    /// Adds a value that handlers share: those that take a [`State<T>`](State) get it. One of each type; types of your own tell values
+    /// apart. It does not matter if the handlers are added before or after it.
+    ///
+    /// # Panics
+    /// If the service has a value of this type already.
+    #[must_use]
+    #[track_caller]
+    #[allow(clippy::panic, reason = "misuse that shows as soon as the program starts")]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        match self.states.add(value) {
+            Ok(()) => self,
+            Err(name) => panic!("the service has a state of type `{name}` already: a handler could not tell them apart"),
+        }
+    }
+
+    /// Checks that each handler gets the states that it takes. This is checked when the service is first shared, that is when its
+    /// [`config`](Self::config) is made, as the first endpoint does; with this method a program learns it as an error.
+    ///
+    /// # Errors
+    /// [`Refused`] for the first handler that takes a [`State`] that the service does not have.
+    pub fn check(&self) -> Result<(), Refused> {
+        if let Some(completer) = &self.completer {
+            catalog::check_states(&self.states, "completion", "completion", &completer.needs_states)?;
+        }
+        let mut methods = self.methods.iter();
+        methods.try_for_each(|(name, method)| catalog::check_states(&self.states, "method", name, &method.needs_states))?;
+        self.catalog.share(&self.states)
+    }
+
     /// Adds a tool.
     ///
     /// # Panics
@@ -113,10 +155,10 @@ impl Service {
     /// Adds a tool.
     ///
     /// # Errors
-    /// [`SchemaRefused`] if its arguments are not an object ([`Tool`]), or if their schema has a keyword that cannot be checked. The latter
+    /// [`Refused`] if its arguments are not an object ([`Tool`]), or if their schema has a keyword that cannot be checked. The latter
     /// never happens with the feature `validate`: then every keyword is checked except `format`, which is only an annotation in JSON Schema
     /// 2020-12.
-    pub fn try_tool(self, tool: Tool) -> Result<Self, SchemaRefused> {
+    pub fn try_tool(self, tool: Tool) -> Result<Self, Refused> {
         self.catalog.insert_tool(tool)?;
         Ok(self)
     }
@@ -134,24 +176,26 @@ impl Service {
     /// Adds a prompt.
     ///
     /// # Errors
-    /// [`SchemaRefused`] as for [`Service::try_tool`], which only happens to a [`Prompt::typed`].
-    pub fn try_prompt(self, prompt: Prompt) -> Result<Self, SchemaRefused> {
+    /// [`Refused`] as for [`Service::try_tool`], which only happens to a [`Prompt::typed`].
+    pub fn try_prompt(self, prompt: Prompt) -> Result<Self, Refused> {
         self.catalog.insert_prompt(prompt)?;
         Ok(self)
     }
 
     /// Adds a resource. It takes precedence over a template that matches its URI.
     #[must_use]
+    #[track_caller]
     pub fn resource(self, resource: Resource) -> Self {
-        self.catalog.insert_resource(resource);
-        self
+        let inserted = self.catalog.insert_resource(resource);
+        registered(inserted.map(|()| self))
     }
 
     /// Adds resources by a template. If several templates match a URI, the first in alphabetical order is used.
     #[must_use]
+    #[track_caller]
     pub fn resource_template(self, template: ResourceTemplate) -> Self {
-        self.catalog.insert_resource_template(template);
-        self
+        let inserted = self.catalog.insert_resource_template(template);
+        registered(inserted.map(|()| self))
     }
 
     /// Returns the handle that adds and removes tools, prompts and resources while this service is served. Call this method before the
@@ -165,33 +209,31 @@ impl Service {
     /// Sets the handler that completes the arguments of registered prompts and the variables of registered resource templates (MCP
     /// `completion/complete`).
     #[must_use]
-    pub fn completion<F, Fut>(mut self, handler: F) -> Self
+    pub fn completion<M, H, Fut>(mut self, handler: H) -> Self
     where
-        F: Fn(Context, CompletionRequest) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Completion, ToolError>> + Send + 'static,
+        M: 'static,
+        H: Handler<M, CompletionRequest, Fut>,
+        Fut: Future<Output = Result<Completion>> + Send + 'static,
     {
-        let handler = Arc::new(handler);
-        self.completer = Some(Arc::new(move |context, request| {
-            let handler = Arc::clone(&handler);
-            Box::pin(async move { handler(context, request).await })
-        }));
+        self.completer = Some(Completer::new(handler));
         self
     }
 
     /// Adds a method that the protocol does not have. The handler takes the parameters, which are an object, byte for byte, and returns the
     /// result, which on MCP must be an object. Methods of the protocol cannot be replaced.
     #[must_use]
-    pub fn method<F, Fut>(mut self, name: impl Into<String>, handler: F) -> Self
+    pub fn method<M, H, Fut>(mut self, name: impl Into<String>, handler: H) -> Self
     where
-        F: Fn(Context, Json) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Json, ToolError>> + Send + 'static,
+        M: 'static,
+        H: Handler<M, Json, Fut>,
+        Fut: Future<Output = Result<Json>> + Send + 'static,
     {
-        let handler = Arc::new(handler);
-        let start = move |context, params| -> BoxFuture<'static, Result<Json, ToolError>> {
+        let (needs_states, handler) = (handler.needs(), Arc::new(handler));
+        let run = move |context, states, params| -> BoxFuture<'static, Result<Json>> {
             let handler = Arc::clone(&handler);
-            Box::pin(async move { handler(context, params).await })
+            Box::pin(async move { handler.call(&context, &states, params)?.await })
         };
-        self.methods.insert(name.into(), Arc::new(start));
+        self.methods.insert(name.into(), Method { needs_states, run: Arc::new(run) });
         self
     }
 
@@ -281,8 +323,18 @@ impl Service {
 
     /// The configuration of an MCP session that serves this service, with capabilities for the kinds of entries that are registered now, or
     /// for all kinds after [`Service::catalog`] was called.
+    ///
+    /// # Panics
+    /// If a handler takes a [`State`] that the service does not have. [`Service::check`] returns an error instead.
     #[must_use]
+    #[track_caller]
+    #[allow(clippy::panic, reason = "misuse that shows as soon as the program starts")]
     pub fn config(&self) -> Config {
+        if !self.catalog.is_shared()
+            && let Err(refused) = self.check()
+        {
+            panic!("{refused}");
+        }
         let mut config = self.config.clone();
         let offers = &mut config.capabilities;
         let (entries, may_change) = (self.catalog.entries(), self.is_changeable);
@@ -392,11 +444,11 @@ impl Service {
         let arguments = call.into_arguments().unwrap_or_else(Json::null);
         let served = Arc::clone(served);
         match run {
-            Run::Task(start) => start(served, arguments),
-            Run::InPlace(run) => Start::Inline(run, Context::new(served), arguments),
+            Run::Task(start) => start(served, self.states.clone(), arguments),
+            Run::InPlace(run) => Start::Inline(run, Context::new(served), self.states.clone(), arguments),
             Run::Blocking(run) => {
-                let context = Context::new(served);
-                Start::Blocking(Box::new(move || run(context, arguments)))
+                let (context, states) = (Context::new(served), self.states.clone());
+                Start::Blocking(Box::new(move || run(context, states, arguments)))
             }
         }
     }
@@ -408,7 +460,7 @@ impl Service {
             return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
         };
         drop(name);
-        let future = prompt.start(Context::new(Arc::clone(served)), request.into_arguments())?;
+        let future = prompt.start(Context::new(Arc::clone(served)), &self.states, request.into_arguments())?;
         let options = prompt.options;
         drop(entries);
         configure(served, options);
@@ -419,11 +471,11 @@ impl Service {
         let context = Context::new(Arc::clone(served));
         let entries = self.catalog.entries();
         if let Some((resource, _)) = entries.resources.get(uri) {
-            return Start::task(Arc::clone(served), resource.start(context));
+            return Start::task(Arc::clone(served), resource.start(context, &self.states));
         }
         let matched = entries.templates.values().find_map(|(template, _)| template.matches(uri).map(|uri| (template, uri)));
         match matched {
-            Some((template, uri)) => Start::task(Arc::clone(served), template.start(context, uri)),
+            Some((template, uri)) => Start::task(Arc::clone(served), template.start(context, &self.states, uri)),
             None => unknown(uri),
         }
     }
@@ -461,9 +513,9 @@ impl Service {
         let Some(method) = self.methods.get(request.method()) else {
             return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"));
         };
-        let (method, context) = (Arc::clone(method), Context::new(Arc::clone(served)));
+        let (run, context, states) = (Arc::clone(&method.run), Context::new(Arc::clone(served)), self.states.clone());
         let answer =
-            async move { method(context, request.into_params()).await.map_or_else(ToolError::into_error_reply, Reply::Raw) };
+            async move { run(context, states, request.into_params()).await.map_or_else(ToolError::into_error_reply, Reply::Raw) };
         Ok(Start::task(Arc::clone(served), answer))
     }
 
@@ -483,7 +535,7 @@ impl Service {
         }
         drop(entries);
         let context = Context::new(Arc::clone(served));
-        Ok(Start::task(Arc::clone(served), completion::start(Arc::clone(completer), context, request)))
+        Ok(Start::task(Arc::clone(served), completer.start(context, &self.states, request)))
     }
 
     /// One page of a list.
@@ -518,10 +570,10 @@ impl fmt::Debug for Service {
 
 #[track_caller]
 #[allow(clippy::panic, reason = "misuse that shows as soon as the program starts")]
-fn registered(service: Result<Service, SchemaRefused>) -> Service {
+fn registered(service: Result<Service, Refused>) -> Service {
     match service {
         Ok(service) => service,
-        Err(unchecked) => panic!("{unchecked}"),
+        Err(refused) => panic!("{refused}"),
     }
 }
 

@@ -9,9 +9,10 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
+use super::handler::{Handler, Need, States};
 use crate::context::Context;
 use crate::text_shape::{TextField, TextShape};
-use crate::tool_error::ToolError;
+use crate::tool_error::Result;
 use engine::BoxFuture;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::{Content, Reply};
@@ -19,7 +20,10 @@ use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::ServeOptions;
 
-type Run = dyn Fn(Context, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput, ToolError>> + Send + Sync;
+type Run = dyn Fn(Context, States, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput>> + Send + Sync;
+
+/// What a [`Refused`](super::Refused) calls a prompt.
+pub(super) const KIND: &str = "prompt";
 
 /// A prompt, to be registered with [`Service::prompt`](crate::Service::prompt). Its handler may run for long: with its [`Context`] it can
 /// report progress and be cancelled, like the handler of a tool.
@@ -32,6 +36,8 @@ pub struct Prompt {
     /// The reason for which the prompt cannot be registered.
     refusal: Option<String>,
     pub(crate) options: ServeOptions,
+    /// The types of the states that the handler takes.
+    pub(crate) needs_states: Vec<Need>,
     handler: Arc<Run>,
 }
 
@@ -53,15 +59,16 @@ impl PromptArgument {
 
 impl Prompt {
     /// A prompt without arguments; [`Prompt::argument`] adds some.
-    pub fn new<F, Fut>(name: impl Into<String>, handler: F) -> Self
+    pub fn new<M, H, Fut>(name: impl Into<String>, handler: H) -> Self
     where
-        F: Fn(Context, BTreeMap<String, String>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<PromptOutput, ToolError>> + Send + 'static,
+        M: 'static,
+        H: Handler<M, BTreeMap<String, String>, Fut>,
+        Fut: Future<Output = Result<PromptOutput>> + Send + 'static,
     {
-        let handler = Arc::new(handler);
-        Self::build(name.into(), move |context, arguments| {
+        let (needs, handler) = (handler.needs(), Arc::new(handler));
+        Self::build(name.into(), needs, move |context, states, arguments| {
             let handler = Arc::clone(&handler);
-            Box::pin(async move { handler(context, arguments).await })
+            Box::pin(async move { handler.call(&context, &states, arguments)?.await })
         })
     }
 
@@ -89,21 +96,23 @@ impl Prompt {
     /// });
     /// # drop(review);
     /// ```
-    pub fn typed<A, F, Fut>(name: impl Into<String>, handler: F) -> Self
+    pub fn typed<M, A, H, Fut>(name: impl Into<String>, handler: H) -> Self
     where
+        M: 'static,
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<PromptOutput, ToolError>> + Send + 'static,
+        H: Handler<M, A, Fut>,
+        Fut: Future<Output = Result<PromptOutput>> + Send + 'static,
     {
         let shape = TextShape::of::<A>();
         let (arguments, refusal) = (shape.fields().map(PromptArgument::of_field).collect(), shape.refusal());
+        let needs = handler.needs();
         let parts = Arc::new((shape, handler));
-        let prompt = Self::build(name.into(), move |context, arguments| {
+        let prompt = Self::build(name.into(), needs, move |context, states, arguments| {
             let parts = Arc::clone(&parts);
             Box::pin(async move {
                 let (shape, handler) = &*parts;
                 match shape.read(arguments) {
-                    Ok(arguments) => handler(context, arguments).await,
+                    Ok(arguments) => handler.call(&context, &states, arguments)?.await,
                     Err(errors) => Err(RpcError::invalid_params(errors).into()),
                 }
             })
@@ -113,10 +122,8 @@ impl Prompt {
 
     fn build(
         name: String,
-        handler: impl Fn(Context, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput, ToolError>>
-        + Send
-        + Sync
-        + 'static,
+        needs_states: Vec<Need>,
+        handler: impl Fn(Context, States, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput>> + Send + Sync + 'static,
     ) -> Self {
         Self {
             name,
@@ -125,6 +132,7 @@ impl Prompt {
             arguments: Vec::new(),
             refusal: None,
             options: ServeOptions::default(),
+            needs_states,
             handler: Arc::new(handler),
         }
     }
@@ -192,7 +200,12 @@ impl Prompt {
     }
 
     /// Returns the future of the handler, or the error if an argument is not a string, or a required one is missing.
-    pub(crate) fn start(&self, context: Context, arguments: Option<Json>) -> Result<impl Future<Output = Reply> + use<>, RpcError> {
+    pub(crate) fn start(
+        &self,
+        context: Context,
+        states: &States,
+        arguments: Option<Json>,
+    ) -> Result<impl Future<Output = Reply> + use<>, RpcError> {
         let arguments: BTreeMap<String, String> = match arguments {
             None => BTreeMap::new(),
             Some(given) => given
@@ -204,9 +217,9 @@ impl Prompt {
             let message = format!("missing argument {:?} of prompt {:?}", missing.name, self.name);
             return Err(RpcError::invalid_params(message));
         }
-        let handler = Arc::clone(&self.handler);
+        let (handler, states) = (Arc::clone(&self.handler), states.clone());
         Ok(async move {
-            let output = handler(context, arguments).await;
+            let output = handler(context, states, arguments).await;
             let encoded = output.and_then(|output| Ok(Json::encode(&output)?));
             encoded.map_or_else(|error| error.into_error_reply(), Reply::Raw)
         })
@@ -242,6 +255,38 @@ impl PromptOutput {
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
+    }
+}
+
+impl From<PromptMessage> for PromptOutput {
+    fn from(message: PromptMessage) -> Self {
+        Self::new([message])
+    }
+}
+
+impl<const N: usize> From<[PromptMessage; N]> for PromptOutput {
+    fn from(messages: [PromptMessage; N]) -> Self {
+        Self::new(messages)
+    }
+}
+
+impl From<Vec<PromptMessage>> for PromptOutput {
+    fn from(messages: Vec<PromptMessage>) -> Self {
+        Self::new(messages)
+    }
+}
+
+/// One message of the user.
+impl From<String> for PromptOutput {
+    fn from(text: String) -> Self {
+        Self::new([PromptMessage::user(text)])
+    }
+}
+
+/// One message of the user.
+impl From<&'static str> for PromptOutput {
+    fn from(text: &'static str) -> Self {
+        Self::new([PromptMessage::user(Text::from_static(text))])
     }
 }
 

@@ -1,20 +1,26 @@
 //! Resources that a client can read, by URI or by URI template.
 
 use core::fmt;
+use core::str::FromStr;
 use std::borrow::ToOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::ToolError;
+use super::handler::{Handler, Need, Reader, States};
 use crate::context::Context;
+use crate::tool_error::{Result, ToolError};
 use engine::BoxFuture;
 use protocol_core::dialect::Reply;
 use protocol_core::json::Json;
 use protocol_core::json::write::base64;
 
-type Read = dyn Fn(Context, ResourceUri) -> BoxFuture<'static, Result<Vec<ResourceContents>, ToolError>> + Send + Sync;
+type Read = dyn Fn(Context, States, ResourceUri) -> BoxFuture<'static, Result<Vec<ResourceContents>>> + Send + Sync;
+
+/// What a [`Refused`](super::Refused) calls a resource, and a template.
+pub(super) const KIND: &str = "resource";
+pub(super) const TEMPLATE_KIND: &str = "resource template";
 
 /// A resource to be registered with [`Service::resource`](crate::Service::resource).
 #[derive(Clone)]
@@ -22,6 +28,8 @@ pub struct Resource {
     pub(crate) uri: String,
     about: About,
     pub(crate) subscribable: bool,
+    /// The types of the states that the handler takes.
+    pub(crate) needs_states: Vec<Need>,
     read: Arc<Read>,
 }
 
@@ -35,6 +43,8 @@ pub struct ResourceTemplate {
     pub(crate) template: String,
     parts: Vec<Part>,
     about: About,
+    /// The types of the states that the handler takes.
+    pub(crate) needs_states: Vec<Need>,
     read: Arc<Read>,
 }
 
@@ -59,6 +69,17 @@ pub struct ResourceUri {
     pub uri: String,
     /// The values of the template's variables by name, as written in the URI: percent-encoding is not decoded.
     pub variables: BTreeMap<String, String>,
+}
+
+impl ResourceUri {
+    /// The value of a variable of the template as a `T`. Percent-encoding is not decoded.
+    ///
+    /// # Errors
+    /// [`ToolError::NotFound`] if the value is not a `T`, or if the template has no variable of this name: no such resource exists.
+    pub fn variable<T: FromStr>(&self, name: &str) -> Result<T> {
+        let value = self.variables.get(name).and_then(|value| value.parse().ok());
+        value.ok_or_else(|| ToolError::resource_not_found(&self.uri))
+    }
 }
 
 macro_rules! about_builders {
@@ -88,19 +109,21 @@ macro_rules! about_builders {
 
 impl Resource {
     /// A resource at `uri`. `read` is called for each request to read it.
-    pub fn new<F, Fut>(uri: impl Into<String>, name: impl Into<String>, read: F) -> Self
+    pub fn new<M, F, Fut>(uri: impl Into<String>, name: impl Into<String>, read: F) -> Self
     where
-        F: Fn(Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<ResourceContents, ToolError>> + Send + 'static,
+        M: 'static,
+        F: Reader<M, Fut>,
+        Fut: Future<Output = Result<ResourceContents>> + Send + 'static,
     {
-        let read = Arc::new(read);
+        let (needs_states, read) = (read.needs(), Arc::new(read));
         Self {
             uri: uri.into(),
             about: About { name: name.into(), ..About::default() },
             subscribable: false,
-            read: Arc::new(move |context, _| {
+            needs_states,
+            read: Arc::new(move |context, states, _| {
                 let read = Arc::clone(&read);
-                Box::pin(async move { read(context).await.map(|contents| Vec::from([contents])) })
+                Box::pin(async move { read.call(&context, &states)?.await.map(|contents| Vec::from([contents])) })
             }),
         }
     }
@@ -125,28 +148,30 @@ impl Resource {
         Json::encode(&Description { uri: &self.uri, about: &self.about }).unwrap_or_default()
     }
 
-    pub(crate) fn start(&self, context: Context) -> impl Future<Output = Reply> + use<> {
+    pub(crate) fn start(&self, context: Context, states: &States) -> impl Future<Output = Reply> + use<> {
         let uri = ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() };
-        start(&self.read, &self.about, context, uri)
+        start(&self.read, &self.about, context, states, uri)
     }
 }
 
 impl ResourceTemplate {
     /// Resources at the URIs that match `template`. `read` is called for each request to read one of them, with its URI.
-    pub fn new<F, Fut>(template: impl Into<String>, name: impl Into<String>, read: F) -> Self
+    pub fn new<M, F, Fut>(template: impl Into<String>, name: impl Into<String>, read: F) -> Self
     where
-        F: Fn(Context, ResourceUri) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<ResourceContents, ToolError>> + Send + 'static,
+        M: 'static,
+        F: Handler<M, ResourceUri, Fut>,
+        Fut: Future<Output = Result<ResourceContents>> + Send + 'static,
     {
         let template = template.into();
-        let read = Arc::new(read);
+        let (needs_states, read) = (read.needs(), Arc::new(read));
         Self {
             parts: parts(&template),
             template,
             about: About { name: name.into(), ..About::default() },
-            read: Arc::new(move |context, uri| {
+            needs_states,
+            read: Arc::new(move |context, states, uri| {
                 let read = Arc::clone(&read);
-                Box::pin(async move { read(context, uri).await.map(|contents| Vec::from([contents])) })
+                Box::pin(async move { read.call(&context, &states, uri)?.await.map(|contents| Vec::from([contents])) })
             }),
         }
     }
@@ -170,17 +195,23 @@ impl ResourceTemplate {
         match_uri(&self.parts, uri, &mut variables).then(|| ResourceUri { uri: uri.to_owned(), variables })
     }
 
-    pub(crate) fn start(&self, context: Context, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
-        start(&self.read, &self.about, context, uri)
+    pub(crate) fn start(&self, context: Context, states: &States, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
+        start(&self.read, &self.about, context, states, uri)
     }
 }
 
-fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
-    let read = Arc::clone(read);
+fn start(
+    read: &Arc<Read>,
+    about: &About,
+    context: Context,
+    states: &States,
+    uri: ResourceUri,
+) -> impl Future<Output = Reply> + use<> {
+    let (read, states) = (Arc::clone(read), states.clone());
     let mime_type = about.mime_type.clone();
     async move {
         let requested = uri.uri.clone();
-        let contents = read(context, uri).await.and_then(|mut contents| {
+        let contents = read(context, states, uri).await.and_then(|mut contents| {
             for one in &mut contents {
                 if one.uri.is_empty() {
                     one.uri.clone_from(&requested);
@@ -238,6 +269,24 @@ impl ResourceContents {
     pub fn with_uri(mut self, uri: impl Into<String>) -> Self {
         self.uri = uri.into();
         self
+    }
+}
+
+impl From<String> for ResourceContents {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<&str> for ResourceContents {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<Vec<u8>> for ResourceContents {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::blob(&bytes)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::handler::States;
 use crate::context::Context;
 use crate::state::ServedCall;
 use engine::{BoxFuture, Task};
@@ -15,7 +16,7 @@ pub(crate) enum Start {
     /// By a [`Task`].
     Task(BoxFuture<'static, ()>),
     /// By a handler that is polled once in place, and becomes a [`Task`] if it is pending.
-    Inline(Arc<InPlace>, Context, Json),
+    Inline(Arc<InPlace>, Context, States, Json),
     /// By a blocking job.
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
 }
@@ -28,4 +29,4 @@ impl Start {
 }
 
 /// Checks the arguments and polls the handler once. Returns its reply, or the future to poll again if it is pending.
-pub(crate) type InPlace = dyn Fn(Context, Json) -> Result<Reply, BoxFuture<'static, Reply>> + Send + Sync;
+pub(crate) type InPlace = dyn Fn(Context, States, Json) -> Result<Reply, BoxFuture<'static, Reply>> + Send + Sync;

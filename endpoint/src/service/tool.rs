@@ -14,10 +14,11 @@ use serde::de::DeserializeOwned;
 use crate::ask_failed::AskFailed;
 use crate::context::Context;
 use crate::schema::{Output, Shape};
-use crate::service::SchemaRefused;
+use crate::service::Refused;
+use crate::service::handler::{Handler, Need, States};
 use crate::service::start::{InPlace, Start};
 use crate::state::ServedCall;
-use crate::tool_error::ToolError;
+use crate::tool_error::{Result, ToolError};
 use engine::BoxFuture;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::{Capabilities, Reply, ToolOutput, tesseron};
@@ -25,6 +26,9 @@ use protocol_core::error::RpcError;
 use protocol_core::http::header::ParamHeaders;
 use protocol_core::json::{Json, JsonError};
 use protocol_core::session::ServeOptions;
+
+/// What a [`Refused`] calls a tool.
+pub(super) const KIND: &str = "tool";
 
 /// A tool, to be registered with [`Service::tool`](crate::Service::tool): a name, typed arguments and a handler.
 ///
@@ -73,7 +77,9 @@ pub struct Tool {
     pub(crate) options: ServeOptions,
     needs: Capabilities,
     inline: bool,
-    handler: Handler,
+    /// The types of the states that the handler takes.
+    pub(crate) needs_states: Vec<Need>,
+    handler: Way,
 }
 
 /// The hints of a tool about its behaviour, for clients that trust the server (MCP `annotations`).
@@ -99,8 +105,9 @@ impl Hints {
     }
 }
 
+/// The handler, in each way in which it is started.
 #[derive(Clone)]
-enum Handler {
+enum Way {
     Task {
         start: Arc<StartTask>,
         /// Runs the handler of a tool that is marked inline. Most of these handlers end in their first poll, so a task is allocated only
@@ -118,10 +125,10 @@ pub(crate) enum Run {
 }
 
 /// Makes the task that runs the handler and answers the call. The handler starts when the task is first polled.
-pub(crate) type StartTask = dyn Fn(Arc<ServedCall>, Json) -> Start + Send + Sync;
+pub(crate) type StartTask = dyn Fn(Arc<ServedCall>, States, Json) -> Start + Send + Sync;
 
 /// Runs a blocking handler to its end.
-pub(crate) type RunBlocking = dyn Fn(Context, Json) -> Reply + Send + Sync;
+pub(crate) type RunBlocking = dyn Fn(Context, States, Json) -> Reply + Send + Sync;
 
 impl Tool {
     /// A tool with typed arguments and a typed result.
@@ -133,12 +140,13 @@ impl Tool {
     ///
     /// The schemas of `A` and `R` are made once in a process and used for all tools with these types, so a [`JsonSchema`] must not depend
     /// on anything that changes. For a schema that is known only at run time, use [`Tool::from_schema`].
-    pub fn new<A, R, F, Fut>(name: impl Into<String>, handler: F) -> Self
+    pub fn new<M, A, R, H, Fut>(name: impl Into<String>, handler: H) -> Self
     where
+        M: 'static,
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: Serialize + JsonSchema + Send + 'static,
-        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
+        H: Handler<M, A, Fut>,
+        Fut: Future<Output = Result<R>> + Send + 'static,
     {
         let output = Output::of::<R>();
         let output_schema = output.schema().cloned();
@@ -146,11 +154,12 @@ impl Tool {
     }
 
     /// A tool with typed arguments whose handler builds its [`ToolOutput`] itself: several blocks of content, or no structured content.
-    pub fn with_content<A, F, Fut>(name: impl Into<String>, handler: F) -> Self
+    pub fn with_content<M, A, H, Fut>(name: impl Into<String>, handler: H) -> Self
     where
+        M: 'static,
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+        H: Handler<M, A, Fut>,
+        Fut: Future<Output = Result<ToolOutput>> + Send + 'static,
     {
         Self::task(name, None, handler, ToolError::tool_reply)
     }
@@ -159,21 +168,23 @@ impl Tool {
     /// If the call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP
     /// 2026-07-28 the input requests of a blocking handler fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)): the answer comes with
     /// another request, and a blocking handler cannot be interrupted until that request.
-    pub fn blocking<A, R, F>(name: impl Into<String>, handler: F) -> Self
+    pub fn blocking<M, A, R, H>(name: impl Into<String>, handler: H) -> Self
     where
+        M: 'static,
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: Serialize + JsonSchema + Send + 'static,
-        F: Fn(Context, A) -> Result<R, ToolError> + Send + Sync + 'static,
+        H: Handler<M, A, Result<R>>,
     {
         let output = Output::of::<R>();
         let output_schema = output.schema().cloned();
         let input = Shape::arguments::<A>();
         let read = Arc::clone(&input);
-        let run = move |context: Context, arguments: Json| match read.read(&arguments) {
-            Ok(arguments) => typed(&output, handler(context, arguments)),
+        let needs = handler.needs();
+        let run = move |context: Context, states: States, arguments: Json| match read.read(&arguments) {
+            Ok(arguments) => typed(&output, handler.call(&context, &states, arguments).and_then(|result| result)),
             Err(errors) => invalid(&errors),
         };
-        Self::build(name.into(), input, output_schema, Handler::Blocking(Arc::new(run)))
+        Self::build(name.into(), input, output_schema, needs, Way::Blocking(Arc::new(run)))
     }
 
     /// A tool whose schema is known only at run time, for example because it is read from a file. The handler takes the arguments as JSON,
@@ -193,70 +204,80 @@ impl Tool {
     /// ```
     ///
     /// # Errors
-    /// [`SchemaRefused`] if `schema` is not a JSON Schema with `"type": "object"`, has a member in `properties` that is not an object (the
+    /// [`Refused`] if `schema` is not a JSON Schema with `"type": "object"`, has a member in `properties` that is not an object (the
     /// official TypeScript client refuses a whole list with such a schema), or has an `x-mcp-header` that is not allowed. Its subschemas
     /// are validated only with the feature `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool
     /// is registered ([`Service::try_tool`](crate::Service::try_tool)).
-    pub fn from_schema<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaRefused>
+    pub fn from_schema<M, H, Fut>(name: impl Into<String>, schema: Json, handler: H) -> Result<Self, Refused>
     where
-        F: Fn(Context, Json) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+        M: 'static,
+        H: Handler<M, Json, Fut>,
+        Fut: Future<Output = Result<ToolOutput>> + Send + 'static,
     {
         let name = name.into();
         let allowed = ParamHeaders::of_schema(&schema).map_err(|error| format!("has an annotation that is not allowed: {error}"));
         match allowed.and_then(|_| Shape::raw(schema)) {
             Ok(input) => Ok(Self::task_of(name, Arc::new(input), Shape::check, None, handler, ToolError::tool_reply)),
-            Err(fault) => Err(SchemaRefused { name, reason: format!("the schema {fault}") }),
+            Err(fault) => Err(Refused { kind: KIND, name, reason: format!("the schema {fault}") }),
         }
     }
 
-    fn task<A, R, F, Fut, I>(name: impl Into<String>, output_schema: Option<Json>, handler: F, into_reply: I) -> Self
+    fn task<M, A, R, H, Fut, I>(name: impl Into<String>, output_schema: Option<Json>, handler: H, into_reply: I) -> Self
     where
+        M: 'static,
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: 'static,
-        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
-        I: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
+        H: Handler<M, A, Fut>,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        I: Fn(Result<R>) -> Reply + Send + Sync + 'static,
     {
         Self::task_of(name.into(), Shape::arguments::<A>(), Shape::read::<A>, output_schema, handler, into_reply)
     }
 
     /// Builds a tool. `read` checks and decodes the arguments; `into_reply` converts the result of the handler into the reply.
-    fn task_of<A, R, F, Fut, I>(
+    fn task_of<M, A, R, H, Fut, I>(
         name: String,
         input: Arc<Shape>,
         read: fn(&Shape, &Json) -> Result<A, String>,
         output_schema: Option<Json>,
-        handler: F,
+        handler: H,
         into_reply: I,
     ) -> Self
     where
+        M: 'static,
         A: Send + 'static,
         R: 'static,
-        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
-        I: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
+        H: Handler<M, A, Fut>,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        I: Fn(Result<R>) -> Reply + Send + Sync + 'static,
     {
+        let needs = handler.needs();
         let parts = Arc::new((Arc::clone(&input), handler, into_reply));
         let parts_of_task = Arc::clone(&parts);
-        let start = move |served: Arc<ServedCall>, arguments: Json| {
+        let start = move |served: Arc<ServedCall>, states: States, arguments: Json| {
             let parts = Arc::clone(&parts_of_task);
             let context = Context::new(Arc::clone(&served));
             Start::task(served, async move {
                 let (input, handler, into_reply) = &*parts;
                 match read(input, &arguments) {
-                    Ok(arguments) => into_reply(handler(context, arguments).await),
+                    Ok(arguments) => match handler.call(&context, &states, arguments) {
+                        Ok(future) => into_reply(future.await),
+                        Err(error) => into_reply(Err(error)),
+                    },
                     Err(errors) => invalid(&errors),
                 }
             })
         };
-        let in_place = move |context: Context, arguments: Json| -> Result<Reply, BoxFuture<'static, Reply>> {
+        let in_place = move |context: Context, states: States, arguments: Json| -> Result<Reply, BoxFuture<'static, Reply>> {
             let (input, handler, into_reply) = &*parts;
             let arguments = match read(input, &arguments) {
                 Ok(arguments) => arguments,
                 Err(errors) => return Ok(invalid(&errors)),
             };
-            let mut future = Box::pin(handler(context, arguments));
+            let mut future = match handler.call(&context, &states, arguments) {
+                Ok(future) => Box::pin(future),
+                Err(error) => return Ok(into_reply(Err(error))),
+            };
             // The no-op waker loses no wake: a pending future is polled again, with a real waker, as soon as it is in a task.
             match future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(value) => {
@@ -273,10 +294,10 @@ impl Tool {
                 }
             }
         };
-        Self::build(name, input, output_schema, Handler::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
+        Self::build(name, input, output_schema, needs, Way::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
     }
 
-    fn build(name: String, input: Arc<Shape>, output: Option<Json>, handler: Handler) -> Self {
+    fn build(name: String, input: Arc<Shape>, output: Option<Json>, needs_states: Vec<Need>, handler: Way) -> Self {
         let headers = ParamHeaders::of_schema(input.schema()).ok().filter(|headers| !headers.is_empty()).map(Arc::new);
         Self {
             name,
@@ -289,6 +310,7 @@ impl Tool {
             options: ServeOptions::default(),
             needs: Capabilities::default(),
             inline: false,
+            needs_states,
             handler,
         }
     }
@@ -388,9 +410,9 @@ impl Tool {
     /// The handler, with the way in which it is to be run.
     pub(crate) fn run(&self) -> Run {
         match &self.handler {
-            Handler::Task { in_place, .. } if self.inline => Run::InPlace(Arc::clone(in_place)),
-            Handler::Task { start, .. } => Run::Task(Arc::clone(start)),
-            Handler::Blocking(run) => Run::Blocking(Arc::clone(run)),
+            Way::Task { in_place, .. } if self.inline => Run::InPlace(Arc::clone(in_place)),
+            Way::Task { start, .. } => Run::Task(Arc::clone(start)),
+            Way::Blocking(run) => Run::Blocking(Arc::clone(run)),
         }
     }
 
@@ -439,7 +461,7 @@ impl fmt::Debug for Tool {
 }
 
 /// The reply with the typed result of a handler, or with its error.
-fn typed<R: Serialize + 'static>(output: &Output, value: Result<R, ToolError>) -> Reply {
+fn typed<R: Serialize + 'static>(output: &Output, value: Result<R>) -> Reply {
     let output = value.and_then(|value| {
         let not_serializable = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result cannot be sent: {error}")));
         output.to_tool_output(value).map_err(not_serializable)

@@ -99,7 +99,7 @@ fn tool(name: &str) -> Tool {
 }
 
 fn resource(uri: &str) -> Resource {
-    Resource::new(uri, uri, async |_| Ok(ResourceContents::text("0")))
+    Resource::new(uri, uri, async || Ok(ResourceContents::text("0")))
 }
 
 #[test]
@@ -119,15 +119,21 @@ fn items_added_or_removed_while_served_are_announced_and_listed() {
     assert_eq!(served.names("tools", "name"), ["second"]);
     assert_eq!(served.exchange("tools/call", json!({"name": "first"}))["error"]["code"], -32602);
 
-    catalog.add_prompt(Prompt::new("p", async |_, _| Ok(PromptOutput::default()))).unwrap();
+    catalog
+        .add_prompt(Prompt::new("p", async |_: Context, _: std::collections::BTreeMap<String, String>| Ok(PromptOutput::default())))
+        .unwrap();
     assert_eq!(served.sent_methods(), ["notifications/prompts/list_changed"]);
     assert_eq!(served.names("prompts", "name"), ["p"]);
     assert!(catalog.remove_prompt("p"));
     assert_eq!(served.sent_methods(), ["notifications/prompts/list_changed"]);
     assert_eq!(served.exchange("prompts/get", json!({"name": "p"}))["error"]["code"], -32602);
 
-    catalog.add_resource(resource("file:///a"));
-    catalog.add_resource_template(ResourceTemplate::new("file:///{name}", "any", async |_, _| Ok(ResourceContents::text("1"))));
+    catalog.add_resource(resource("file:///a")).unwrap();
+    catalog
+        .add_resource_template(ResourceTemplate::new("file:///{name}", "any", async |_: Context, _: crate::ResourceUri| {
+            Ok(ResourceContents::text("1"))
+        }))
+        .unwrap();
     assert_eq!(served.sent_methods(), ["notifications/resources/list_changed"], "both changes are of one list");
     assert_eq!(served.names("resources", "uri"), ["file:///a"]);
     assert_eq!(served.names("resourceTemplates", "uriTemplate"), ["file:///{name}"]);
@@ -325,8 +331,10 @@ fn a_gateway_gets_the_whole_list_after_a_change() {
     assert_eq!(sent[1], json!({"jsonrpc": "2.0", "method": "resources/list_changed", "params": {"resources": []}}));
 
     app.catalog.add_tool(tool("third").deadline(super::ms(1500))).unwrap();
-    app.catalog.add_prompt(Prompt::new("p", async |_, _| Ok(PromptOutput::default()))).unwrap();
-    app.catalog.add_resource(resource("balance").subscribable());
+    app.catalog
+        .add_prompt(Prompt::new("p", async |_: Context, _: std::collections::BTreeMap<String, String>| Ok(PromptOutput::default())))
+        .unwrap();
+    app.catalog.add_resource(resource("balance").subscribable()).unwrap();
     let sent = app.sent();
     assert_eq!((sent.len(), names(&sent[0]["params"]["actions"])), (2, vec!["first".into(), "second".into(), "third".into()]));
     assert_eq!(sent[0]["params"]["actions"][2]["timeoutMs"], 1500);

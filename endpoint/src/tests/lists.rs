@@ -126,7 +126,8 @@ fn an_unknown_prompt_and_wrong_arguments_are_refused_and_a_failed_prompt_is_an_i
     assert_eq!(get(json!({"name": "other"})), invalid(r#"unknown prompt "other""#));
     let wrong = get(json!({"name": "workflow", "arguments": {"topic": 5}}));
     assert_eq!(wrong, invalid("the arguments of a prompt are an object of strings"));
-    let failed = Prompt::new("fails", async |_: Context, _| Err(ToolError::from("no ink")));
+    let failed =
+        Prompt::new("fails", async |_: Context, _: std::collections::BTreeMap<String, String>| Err(ToolError::from("no ink")));
     let run = Harness::new(service().prompt(failed)).get_prompt("fails", &arguments(&[]));
     assert_eq!(run.error(), Some(&RpcError::internal("no ink")));
 }
@@ -135,7 +136,7 @@ fn library() -> Service {
     service()
         .resource(Resource::new("book://one", "One", async |_: Context| Ok(ResourceContents::text("once"))).mime_type("text/plain"))
         .resource_template(
-            ResourceTemplate::new("book://{shelf}/{title}", "Books", async |_: Context, which| {
+            ResourceTemplate::new("book://{shelf}/{title}", "Books", async |_: Context, which: crate::ResourceUri| {
                 if which.variables["title"] == "lost" {
                     return Err(ToolError::resource_not_found(&which.uri));
                 }
@@ -297,8 +298,13 @@ fn a_service_does_not_declare_a_list_without_items() {
 
 #[test]
 fn a_peer_gets_all_items_of_each_list_with_their_fields() {
-    let prompt =
-        |name: &str| Prompt::new(name, async |_: Context, _| Ok(PromptOutput::new([]))).argument("topic", "What about", true);
+    let prompt = |name: &str| {
+        Prompt::new(name, async |_: Context, _: std::collections::BTreeMap<String, String>| Ok(PromptOutput::new([]))).argument(
+            "topic",
+            "What about",
+            true,
+        )
+    };
     let service = library()
         .page_size(1)
         .tool(tool("a").title("A").description("does").read_only())

@@ -16,6 +16,7 @@ mod progress;
 mod rounds;
 mod schemas;
 mod stateless;
+mod states;
 mod subscriptions;
 mod threads;
 mod tools;

@@ -310,7 +310,7 @@ fn call_over_waiting(mut next: impl FnMut(usize) -> Process, params: &Value) -> 
 
 #[test]
 fn a_prompt_can_make_an_input_request() {
-    let prompt = Prompt::new("p", async |context: Context, _| {
+    let prompt = Prompt::new("p", async |context: Context, _: std::collections::BTreeMap<String, String>| {
         let sampled = context.sample(Sample::new("which?")).await?;
         Ok(PromptOutput::new([PromptMessage::user(sampled.text)]))
     });

@@ -677,7 +677,7 @@ mod without_the_validator {
 
     /// The error at the registration of a tool or a prompt with the arguments [`Named`].
     const UNCHECKED: &str =
-        "arguments of `resize`: the keyword `pattern` at /properties/name/pattern is checked only with the feature `validate`";
+        "tool `resize`: the keyword `pattern` at /properties/name/pattern is checked only with the feature `validate`";
 
     fn named() -> Tool {
         Tool::new("resize", async |_: Context, given: Named| Ok(given.name))
@@ -689,7 +689,8 @@ mod without_the_validator {
         assert_eq!(&*unchecked.name, "resize");
         assert_eq!(unchecked.to_string(), UNCHECKED);
         let schema = text(json!({"type": "object", "properties": {"size": {"minLength": "1"}}}));
-        let raw = Tool::from_schema("raw", schema, async |_: Context, _| Ok(ToolOutput::text("read"))).unwrap();
+        let raw =
+            Tool::from_schema("raw", schema, async |_: Context, _: protocol_core::Json| Ok(ToolOutput::text("read"))).unwrap();
         let reason =
             "the value of `minLength` at /properties/size/minLength is not valid, or is checked only with the feature `validate`";
         assert_eq!(service().try_tool(raw).unwrap_err().reason, reason);
@@ -706,10 +707,11 @@ mod without_the_validator {
     fn a_typed_prompt_with_a_keyword_that_cannot_be_checked_is_refused_and_changes_no_catalog() {
         let prompt =
             || Prompt::typed("resize", async |_: Context, given: Named| Ok(PromptOutput::default().with_description(given.name)));
-        assert_eq!(service().try_prompt(prompt()).unwrap_err().to_string(), UNCHECKED);
+        let unchecked = UNCHECKED.replace("tool", "prompt");
+        assert_eq!(service().try_prompt(prompt()).unwrap_err().to_string(), unchecked);
         assert!(catch_unwind(|| drop(service().prompt(prompt()))).is_err());
         let catalog = service().catalog();
-        assert_eq!(catalog.add_prompt(prompt()).unwrap_err().to_string(), UNCHECKED);
+        assert_eq!(catalog.add_prompt(prompt()).unwrap_err().to_string(), unchecked);
         assert_eq!(catalog.add_tool(named()).unwrap_err().to_string(), UNCHECKED);
         assert!(format!("{catalog:?}").contains("tools: [], prompts: []"));
     }

@@ -57,7 +57,7 @@ fn service() -> Service {
         context.log(Level::Info, "hello");
         Ok::<_, ToolError>(format!("{} of {}", context.caller().identity().name, context.caller().protocol()))
     });
-    let clock = Resource::new("clock:", "clock", async |_| Ok::<_, ToolError>(ResourceContents::text("12")));
+    let clock = Resource::new("clock:", "clock", async || Ok::<_, ToolError>(ResourceContents::text("12")));
     let both_eras = |config: &mut Config| config.era = Era::Auto;
     Service::new(Identity::new("s", "1")).configure(both_eras).tool(greet).resource(clock.subscribable())
 }
@@ -160,9 +160,9 @@ fn an_input_request_for_which_the_revision_has_no_place_says_so_and_blames_no_ca
         Ok(())
     }
     let service = Service::new(Identity::new("s", "1"))
-        .method("ask", async |context, _| asks(context).await.map(|()| Json::empty_object()))
-        .completion(async |context, _| asks(context).await.map(|()| Completion::default()))
-        .prompt(Prompt::new("p", async |_, _| Ok(PromptOutput::default())));
+        .method("ask", async |context: Context, _: Json| asks(context).await.map(|()| Json::empty_object()))
+        .completion(async |context: Context, _: crate::CompletionRequest| asks(context).await.map(|()| Completion::default()))
+        .prompt(Prompt::new("p", async |_: Context, _: std::collections::BTreeMap<String, String>| Ok(PromptOutput::default())));
     let mut served = Served::new(service);
     let meta = json!({"io.modelcontextprotocol/clientCapabilities": {"roots": {}}});
     let complete = json!({"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}});

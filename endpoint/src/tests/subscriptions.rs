@@ -25,7 +25,7 @@ impl Channel {
     /// Opens a channel for a new session, or to resume the session `s_1` with the token `resume`.
     fn open(resume: Option<&str>, max_subscriptions: usize) -> Self {
         let executor = Executor::new();
-        let resource = |name: &str| Resource::new(name, name, async |_| Ok(ResourceContents::text("0"))).subscribable();
+        let resource = |name: &str| Resource::new(name, name, async || Ok(ResourceContents::text("0"))).subscribable();
         let service = service().resource(resource("balance")).resource(resource("rate"));
         let mut app = App::default();
         app.resume = resume.map(|token| ResumeCredentials { session_id: "s_1".into(), resume_token: token.into() });

@@ -102,11 +102,11 @@ fn a_schema_given_at_run_time_is_listed_unchanged_and_arguments_are_checked_agai
 #[test]
 fn a_schema_that_cannot_be_used_is_an_error_that_names_the_tool_and_the_fault() {
     let make = |schema: &'static str| {
-        Tool::from_schema("t", Json::parse(schema).unwrap(), async |_: Context, _| Ok(ToolOutput::default()))
+        Tool::from_schema("t", Json::parse(schema).unwrap(), async |_: Context, _: Json| Ok(ToolOutput::default()))
     };
     for schema in [r#"{"type":"string"}"#, "{}", "true", "[1]"] {
         let error = make(schema).unwrap_err().to_string();
-        assert_eq!(error, r#"arguments of `t`: the schema is not one of an object: it has no `"type": "object"`"#, "{schema}");
+        assert_eq!(error, r#"tool `t`: the schema is not one of an object: it has no `"type": "object"`"#, "{schema}");
     }
     // Valid schemas, with which the official TypeScript client refuses the whole list.
     for (schema, what) in [
@@ -118,11 +118,11 @@ fn a_schema_that_cannot_be_used_is_an_error_that_names_the_tool_and_the_fault() 
         (r#"{"type":"object","required":"a"}"#, "/required, which is not a list of names"),
     ] {
         let error = make(schema).unwrap_err().to_string();
-        assert_eq!(error, format!("arguments of `t`: the schema has {what}: clients refuse the whole list with it"));
+        assert_eq!(error, format!("tool `t`: the schema has {what}: clients refuse the whole list with it"));
     }
     let annotated = make(r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}"#);
     let error = annotated.unwrap_err().to_string();
-    assert_eq!(error, "arguments of `t`: the schema has an annotation that is not allowed: x-mcp-header is not a token");
+    assert_eq!(error, "tool `t`: the schema has an annotation that is not allowed: x-mcp-header is not a token");
     #[cfg(feature = "validate")]
     assert!(make(r#"{"type":"object","patternProperties":{"(":{}}}"#).unwrap_err().to_string().contains("is not valid"));
 }
@@ -255,7 +255,7 @@ fn a_tool_or_a_prompt_whose_arguments_are_no_object_is_refused_with_the_name_of_
         reason::<Option<Mixed>>(),
     ] {
         let expected = format!(
-            "arguments of `shows`: arguments are an object, but `{name}` is also or only read from other JSON: make it a field of a \
+            "tool `shows`: arguments are an object, but `{name}` is also or only read from other JSON: make it a field of a \
              struct, such as `struct Arguments {{ value: {name} }}`"
         );
         assert_eq!(error, expected);
@@ -264,7 +264,7 @@ fn a_tool_or_a_prompt_whose_arguments_are_no_object_is_refused_with_the_name_of_
     let catalog = service.catalog();
     assert!(catalog.add_tool(shows::<u32>()).is_err() && !format!("{catalog:?}").contains("shows"));
     let prompt = Prompt::typed("p", async |_: Context, _: Vec<u8>| Ok(PromptOutput::default()));
-    assert!(service.try_prompt(prompt).unwrap_err().to_string().starts_with("arguments of `p`: "));
+    assert!(service.try_prompt(prompt).unwrap_err().to_string().starts_with("prompt `p`: "));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub const TICK: Duration = Duration::from_secs(1);
 /// The resource.
 #[must_use]
 pub fn resource() -> Resource {
-    Resource::new(NAME, NAME, |_| async { Ok(ResourceContents::text(now().as_str())) })
+    Resource::new(NAME, NAME, || async { Ok(ResourceContents::text(now().as_str())) })
         .description("What the time is, in milliseconds since 1970")
         .mime_type("application/json")
         .subscribable()

@@ -29,8 +29,9 @@ pub(super) fn tools(catalog: &Catalog) -> Vec<Tool> {
         toggle(
             "test_trigger_prompt_change",
             |catalog| {
-                let prompt =
-                    Prompt::new("test_temporary_prompt", async |_, _| Ok(PromptOutput::new([PromptMessage::user("Still here?")])));
+                let prompt = Prompt::typed("test_temporary_prompt", async |_: Context, ()| {
+                    Ok(PromptOutput::new([PromptMessage::user("Still here?")]))
+                });
                 catalog.add_prompt(prompt.description("Is there for a while.")).expect("it has no schema");
             },
             |catalog| assert!(catalog.remove_prompt("test_temporary_prompt"), "it was added"),

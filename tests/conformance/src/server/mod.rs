@@ -13,7 +13,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use endpoint::{Service, TimedRuntime};
+use endpoint::{CompletionRequest, Context, Service, TimedRuntime};
 use http_service::HttpService;
 use protocol_core::{Completion, Identity};
 
@@ -22,7 +22,7 @@ use protocol_core::{Completion, Identity};
 pub fn service() -> Service {
     let mut service = Service::new(Identity::new("conformance-server", env!("CARGO_PKG_VERSION")))
         .configure(|config| config.capabilities.logging = true)
-        .completion(async |_, _| Ok(Completion::all(["testValue1"])));
+        .completion(async |_: Context, _: CompletionRequest| Ok(Completion::all(["testValue1"])));
     let catalog = service.catalog();
     for tool in content::tools().into_iter().chain(reporting::tools()).chain(asking::tools()).chain(catalog::tools(&catalog)) {
         service = service.tool(tool);

@@ -1,5 +1,7 @@
 //! The prompts of the conformance server, with the names and texts that the suite expects.
 
+use std::collections::BTreeMap;
+
 use endpoint::{Context, Prompt, PromptMessage, PromptOutput, ToolError};
 use protocol_core::{Content, Elicit};
 use schemars::JsonSchema;
@@ -25,8 +27,10 @@ struct Embedding {
 
 pub(super) fn prompts() -> Vec<Prompt> {
     vec![
-        Prompt::new("test_simple_prompt", async |_, _| output([PromptMessage::user("This is a simple prompt for testing.")]))
-            .description("Says one thing."),
+        Prompt::new("test_simple_prompt", async |_: Context, _: BTreeMap<String, String>| {
+            output([PromptMessage::user("This is a simple prompt for testing.")])
+        })
+        .description("Says one thing."),
         Prompt::typed("test_prompt_with_arguments", async |_: Context, Two { arg1, arg2 }: Two| {
             output([PromptMessage::user(format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"))])
         })
@@ -36,12 +40,12 @@ pub(super) fn prompts() -> Vec<Prompt> {
             output([PromptMessage::user_content(resource), PromptMessage::user("Please process the embedded resource above.")])
         })
         .description("Embeds a resource."),
-        Prompt::new("test_prompt_with_image", async |_, _| {
+        Prompt::new("test_prompt_with_image", async |_: Context, _: BTreeMap<String, String>| {
             let image = Content::image(PIXEL, "image/png");
             output([PromptMessage::user_content(image), PromptMessage::user("Please analyze the image above.")])
         })
         .description("Shows an image."),
-        Prompt::new("test_input_required_result_prompt", async |context: Context, _| {
+        Prompt::new("test_input_required_result_prompt", async |context: Context, _: BTreeMap<String, String>| {
             let schema = json!({"type": "object", "properties": {"context": {"type": "string"}}, "required": ["context"]});
             let form = Elicit::new("What is it about?", schema.into());
             let given = context.elicit(form).key("user_context").await?;
