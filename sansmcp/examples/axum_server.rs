@@ -29,7 +29,9 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-async fn whoami(context: Context, (): ()) -> Result<String, ToolError> {
+/// Says who asks
+#[tool]
+async fn whoami(context: Context) -> Result<String> {
     let head = context.extensions().get::<Parts>();
     let user = head.and_then(|head| head.extensions.get::<User>()).ok_or("the request has no user")?;
     Ok(user.0.to_owned())
@@ -38,7 +40,7 @@ async fn whoami(context: Context, (): ()) -> Result<String, ToolError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    let service = Service::new(Identity::new("server", "1.0")).tool(Tool::new("whoami", whoami));
+    let service = Service::new(Identity::new("server", "1.0")).tool(whoami());
     let mcp = HttpService::new(service.into(), Arc::new(TokioRuntime::start()));
     let router = Router::new().route_service("/mcp", mcp).layer(from_fn(authenticate)).layer(HostOriginLayer::loopback()); // the last layer is the outermost: it refuses pages of other origins before all else
     let listener = tokio::net::TcpListener::bind(&address).await?;

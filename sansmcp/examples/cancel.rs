@@ -6,15 +6,16 @@ use std::time::Duration;
 use sansmcp::prelude::*;
 use sansmcp::{PartialResult, RateWindow};
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Copy {
+/// Copies files
+#[tool]
+async fn copy(
+    context: Context,
+    /// The files to copy.
     files: Vec<String>,
-}
-
-async fn copy(context: Context, job: Copy) -> Result<(), ToolError> {
-    let total = job.files.len() as u64;
+) -> Result<()> {
+    let total = files.len() as u64;
     let mut partial = PartialResult::new(total);
-    for file in job.files {
+    for file in files {
         context.sleep(Duration::from_millis(10)).await?; // the work
         partial.succeed(file);
         context.checkpoint(&partial);
@@ -26,7 +27,7 @@ async fn copy(context: Context, job: Copy) -> Result<(), ToolError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let service = Service::new(Identity::new("files", "1.0"))
-        .tool(Tool::new("copy", copy).rate_window(RateWindow::UNLIMITED))
+        .tool(copy().rate_window(RateWindow::UNLIMITED))
         // Nothing may follow a cancel, so the checkpoint goes with the progress before it.
         .configure(|config| config.progress.partial_on_progress = true);
     let (one, other) = sansmcp::tokio::duplex(64 * 1024);

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use sansmcp::prelude::*;
 use sansmcp::{BoxFuture, Capabilities, Elicit, InputContext};
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[args]
 struct NewName {
     /// The name without its ending.
     name: String,
 }
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Rename {
+/// Renames a file
+#[tool]
+async fn rename(
+    context: Context,
+    /// The file to rename.
     file: String,
-}
-
-async fn rename(context: Context, Rename { file }: Rename) -> Result<String, ToolError> {
+) -> Result<String> {
     Ok(match context.elicit_typed(format!("The new name of {file}? ")).await? {
         Some(NewName { name }) => format!("renamed to {name}"),
         None => format!("{file} keeps its name"),
@@ -53,7 +54,7 @@ impl Client for Person {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let service = Service::new(Identity::new("files", "1.0")).tool(Tool::new("rename", rename));
+    let service = Service::new(Identity::new("files", "1.0")).tool(rename());
     let (one, other) = sansmcp::tokio::duplex(4096);
     let _server = sansmcp::tokio::serve(service.into(), one);
     let client = sansmcp::tokio::connect(Arc::new(Person), Config::mcp_client(Identity::new("client", "1.0")), other);

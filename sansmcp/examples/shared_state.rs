@@ -9,24 +9,27 @@ use sansmcp::prelude::*;
 #[derive(Default)]
 struct Notes(Mutex<BTreeMap<String, String>>);
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Write {
+#[args]
+struct Note {
     title: String,
     text: String,
 }
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Read {
-    title: String,
-}
-
-async fn write(State(notes): State<Notes>, note: Write) -> Result<usize> {
+/// Writes a note
+#[tool]
+async fn write(State(notes): State<Notes>, note: Note) -> Result<usize> {
     let mut notes = notes.0.lock().unwrap();
     notes.insert(note.title, note.text);
     Ok(notes.len())
 }
 
-async fn read(State(notes): State<Notes>, Read { title }: Read) -> Result<String> {
+/// Reads a note
+#[tool(read_only)]
+async fn read(
+    State(notes): State<Notes>,
+    /// The title of the note.
+    title: String,
+) -> Result<String> {
     let notes = notes.0.lock().unwrap();
     notes.get(&title).cloned().ok_or_else(|| ToolError::failed(format!("there is no note {title}")))
 }
@@ -34,11 +37,7 @@ async fn read(State(notes): State<Notes>, Read { title }: Read) -> Result<String
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7777".to_owned());
-    let service = Service::new(Identity::new("notes", "1.0"))
-        .state(Notes::default())
-        .tool(Tool::new("write", write))
-        .tool(Tool::new("read", read).read_only());
-    let service = Arc::new(service);
+    let service = Arc::new(Service::new(Identity::new("notes", "1.0")).state(Notes::default()).tool(write()).tool(read()));
     let listener = sansmcp::tokio::TcpListener::bind(&address).await?;
     println!("{}", listener.local_addr());
     loop {

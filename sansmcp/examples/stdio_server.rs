@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use sansmcp::prelude::*;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Text {
-    /// The text whose words are counted.
-    text: String,
-}
-
 #[derive(serde::Serialize, schemars::JsonSchema)]
 struct Words {
     words: usize,
 }
 
-async fn count_words(context: Context, Text { text }: Text) -> Result<Words, ToolError> {
+/// Counts the words of a text
+#[tool(read_only)]
+async fn count_words(
+    context: Context,
+    /// The text whose words are counted.
+    text: String,
+) -> Result<Words> {
     let (mut words, total) = (0, text.lines().count() as u64);
     for (done, line) in (1..).zip(text.lines()) {
         context.sleep(Duration::from_millis(10)).await?; // the work; ends early if the call is cancelled
@@ -25,26 +25,23 @@ async fn count_words(context: Context, Text { text }: Text) -> Result<Words, Too
     Ok(Words { words })
 }
 
-async fn manual(_: Context) -> Result<ResourceContents, ToolError> {
-    Ok(ResourceContents::text("Words are separated by white space."))
+#[resource("words://manual", mime_type = "text/plain")]
+fn manual() -> &'static str {
+    "Words are separated by white space."
 }
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Shorten {
+/// Asks for a shorter answer
+#[prompt]
+fn shorten(
     /// The most words that are wanted.
     most: String,
-}
-
-async fn shorten(_: Context, Shorten { most }: Shorten) -> Result<PromptOutput, ToolError> {
-    Ok(PromptOutput::new([PromptMessage::user(format!("Shorten your last answer to {most} words."))]))
+) -> String {
+    format!("Shorten your last answer to {most} words.")
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let service = Service::new(Identity::new("words", "1.0"))
-        .tool(Tool::new("count_words", count_words).description("Counts the words of a text").read_only())
-        .resource(Resource::new("words://manual", "manual", manual).mime_type("text/plain"))
-        .prompt(Prompt::typed("shorten", shorten).description("Asks for a shorter answer"));
+    let service = Service::new(Identity::new("words", "1.0")).tool(count_words()).resource(manual()).prompt(shorten());
     sansmcp::tokio::serve(service.into(), sansmcp::tokio::stdio()).await?;
     Ok(())
 }

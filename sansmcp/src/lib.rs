@@ -12,24 +12,27 @@
 //! ```toml
 //! [dependencies]
 //! sansmcp = "0.1"
-//! schemars = "1"
-//! serde = { version = "1", features = ["derive"] }
 //! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 //! ```
 //!
-//! A handler takes a type of serde and returns one. The schema of a tool is derived from its type, and arguments are checked before the
-//! handler runs.
+//! A tool is a function, whose doc comment is its description. The schema of its arguments is derived from their types, and they are checked
+//! before the function runs. Any error converts into a [`ToolError`] by `?`.
 //!
 //! ```no_run
 //! use sansmcp::prelude::*;
 //!
-//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[args]
 //! struct Resize {
 //!     /// The files to resize.
 //!     files: Vec<String>,
 //! }
 //!
-//! async fn resize(context: Context, job: Resize) -> Result<usize, ToolError> {
+//! /// What the tools share.
+//! struct Database;
+//!
+//! /// Resizes images.
+//! #[tool]
+//! async fn resize(context: Context, State(_database): State<Database>, job: Resize) -> Result<usize> {
 //!     for (done, _file) in (1..).zip(&job.files) {
 //!         context.sleep(std::time::Duration::from_secs(1)).await?; // the work; ends early if the call is cancelled
 //!         context.step(done, job.files.len() as u64);
@@ -39,8 +42,7 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let resize = Tool::new("resize", resize).description("Resizes images");
-//!     let service = Service::new(Identity::new("images", "1.0")).tool(resize);
+//!     let service = Service::new(Identity::new("images", "1.0")).state(Database).tool(resize());
 //!     sansmcp::tokio::serve(service.into(), sansmcp::tokio::stdio()).await?;
 //!     Ok(())
 //! }
@@ -74,7 +76,8 @@
 //!
 //! | You want to | Take | Feature |
 //! |---|---|---|
-//! | write tools, prompts and resources | [`Service`], [`Tool`], [`Prompt`], [`Resource`], whose handlers get a [`Context`] | |
+//! | make functions tools, prompts and resources | the attributes `tool`, `prompt`, `resource` and `args` | `macros` |
+//! | write tools, prompts and resources by hand | [`Service`], [`Tool`], [`Prompt`], [`Resource`], whose handlers get a [`Context`] and [`State`] | |
 //! | call tools | [`Peer`], whose calls are futures ([`Call`]); a [`Client`] answers the questions of the server | |
 //! | serve or connect on tokio | `tokio`: `serve`, `connect`, `stdio`, `child`, sockets | `tokio` |
 //! | serve or connect on smol | `smol`: the same names | `smol` |
@@ -90,11 +93,12 @@
 //!
 //! # Features
 //!
-//! Features only add. `tokio` and `tracing` are on by default.
+//! Features only add. `macros`, `tokio` and `tracing` are on by default.
 //!
 //! | Feature | |
 //! |---|---|
 //! | `tokio`, `smol` | the modules of these names. Both may be on |
+//! | `macros` | the attributes `tool`, `prompt`, `resource` and `args` |
 //! | `http-server` | servers over Streamable HTTP as a tower service, for axum and others |
 //! | `http-listen` | `http_listen` of each runtime that is on: such servers by hyper, over HTTP/1.1 and HTTP/2; enables `http-server` |
 //! | `http-client` | clients of Streamable HTTP for each runtime that is on, also over TLS and HTTP/2 |
@@ -110,15 +114,15 @@
 //! # Crates that are re-exported
 //!
 //! Types of [`serde`], [`schemars`] and [`serde_json`] are in signatures here, so a program needs the versions that fit. These are
-//! re-exported. A crate that wants no dependency of its own on them names them to the derive macros:
+//! re-exported. `#[args]` derives by them. A crate that wants no dependency of its own on them names them to the derive macros:
 //!
 //! ```
 //! use sansmcp::{schemars, serde};
 //!
-//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[derive(serde::Serialize, schemars::JsonSchema)]
 //! #[serde(crate = "sansmcp::serde")]
 //! #[schemars(crate = "sansmcp::schemars")]
-//! struct Resize {
+//! struct Resized {
 //!     files: Vec<String>,
 //! }
 //! ```
@@ -129,6 +133,9 @@ pub mod prelude;
 // The vocabulary of applications: all of `endpoint`, and what its signatures take from the core.
 #[doc(inline)]
 pub use endpoint::*;
+#[cfg(feature = "macros")]
+#[doc(inline)]
+pub use macros::{args, prompt, resource, tool};
 #[doc(inline)]
 pub use protocol_core::{
     Blocks, Bytes, CallTimeouts, Caller, CancelReason, Capabilities, CheckpointError, Close, CloseReason, Config, Content,

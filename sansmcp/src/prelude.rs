@@ -22,6 +22,9 @@ pub use endpoint::{
     AskFailed, Call, CallError, CallOutcome, Cancelled, Client, Completion, Context, Peer, Prompt, PromptMessage, PromptOutput,
     Resource, ResourceContents, ResourceTemplate, Result, Service, State, Tool, ToolError,
 };
+#[cfg(feature = "macros")]
+#[doc(no_inline)]
+pub use macros::{args, prompt, resource, tool};
 #[doc(no_inline)]
 pub use protocol_core::{
     CallTimeouts, Close, Config, Content, ElicitResult, Identity, InputRequest, InputResponse, Invoke, Json, Outcome, Progress,

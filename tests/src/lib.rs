@@ -36,6 +36,8 @@ mod pages {
     mod gateway {}
     #[doc = include_str!("../../docs/guides/http.md")]
     mod http {}
+    #[doc = include_str!("../../docs/guides/macros.md")]
+    mod macros {}
     #[doc = include_str!("../../docs/guides/no-std.md")]
     mod no_std {}
     #[doc = include_str!("../../docs/guides/own-loop.md")]

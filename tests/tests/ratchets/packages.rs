@@ -46,7 +46,9 @@ fn faults(package: &Value) -> Vec<String> {
     };
     let is_list = |key: &str, most: usize| package[key].as_array().is_some_and(|list| (1..=most).contains(&list.len()));
     let targets = package["targets"].as_array().into_iter().flatten();
-    let library = targets.filter(|target| target["kind"] == serde_json::json!(["lib"])).find_map(|target| target["name"].as_str());
+    let library = targets
+        .filter(|target| ["lib", "proc-macro"].iter().any(|kind| target["kind"] == serde_json::json!([kind])))
+        .find_map(|target| target["name"].as_str());
     let described = package["description"].as_str().is_some_and(|text| (20..200).contains(&text.len()));
     let addresses = ["documentation", "homepage", "repository"];
     [

@@ -1,0 +1,185 @@
+//! A function with an attribute: what tools, prompts and resources have in common.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::{Attribute, Error, Expr, GenericArgument, Ident, ItemFn, Lit, Meta, PathArguments, Result, ReturnType, Type, Visibility};
+
+use crate::args::derives;
+use crate::options::Options;
+use crate::parameter::{Parameter, last_segment, parameters};
+
+/// A function with an attribute.
+pub(crate) struct Function {
+    /// The crate that what is expanded names.
+    pub(crate) root: TokenStream,
+    pub(crate) name: Ident,
+    visibility: Visibility,
+    /// Its doc comment.
+    docs: Vec<Attribute>,
+    /// The function as it was written, without its doc comment, and without the attributes of its parameters.
+    item: ItemFn,
+    pub(crate) parameters: Vec<Parameter>,
+    /// The type that it returns, or that its `Result` has; `None` if it is `()`.
+    pub(crate) output: Option<Type>,
+    is_result: bool,
+}
+
+impl Function {
+    /// Reads the function that has the attribute `what`.
+    pub(crate) fn parse(options: &Options, item: TokenStream, what: &str) -> Result<Self> {
+        let mut item: ItemFn = syn::parse2(item).map_err(|error| {
+            Error::new(
+                error.span(),
+                format!("`#[{what}]` is for a function, such as `async fn name(context: Context) -> Result<String>`"),
+            )
+        })?;
+        let signature = &item.sig;
+        if let Some(constness) = &signature.constness {
+            return Err(Error::new(constness.span, format!("a function with `#[{what}]` is not `const`")));
+        }
+        let generics = &signature.generics;
+        if !generics.params.is_empty() {
+            let message = format!("a function with `#[{what}]` is not generic: its types are known when it is registered");
+            return Err(Error::new_spanned(&generics.params, message));
+        }
+        let parameters = parameters(item.sig.inputs.iter_mut(), what)?;
+        let (docs, others) = std::mem::take(&mut item.attrs).into_iter().partition(|attribute| attribute.path().is_ident("doc"));
+        item.attrs = others;
+        let visibility = std::mem::replace(&mut item.vis, Visibility::Inherited);
+        let (output, is_result) = match &item.sig.output {
+            ReturnType::Default => (None, false),
+            ReturnType::Type(_, ty) => match last_segment(ty).as_deref() {
+                Some("Result") => (first_argument(ty), true),
+                _ => (Some((**ty).clone()), false),
+            },
+        };
+        Ok(Self { root: options.root(), name: item.sig.ident.clone(), visibility, docs, item, parameters, output, is_result })
+    }
+
+    /// The name in the protocol: the option `name`, or the name of the function.
+    pub(crate) fn public_name(&self, options: &Options) -> Result<TokenStream> {
+        let name = self.name.to_string();
+        let name = name.strip_prefix("r#").unwrap_or(&name);
+        Ok(options.text("name")?.map_or_else(|| quote!(#name), |name| quote!(#name)))
+    }
+
+    /// The call of the builder method `description`, if there is a description.
+    pub(crate) fn description(&self, options: &Options) -> Result<Option<TokenStream>> {
+        if let Some(given) = options.text("description")? {
+            return Ok(Some(quote!(.description(#given))));
+        }
+        let lines: Vec<_> = self.docs.iter().filter_map(doc_line).collect();
+        let text = lines.join("\n");
+        let text = text.trim();
+        Ok((!text.is_empty()).then(|| quote!(.description(#text))))
+    }
+
+    /// Calls of builder methods that take a string, for those options that are given.
+    pub(crate) fn texts(options: &Options, names: &[&str]) -> Result<TokenStream> {
+        let mut calls = TokenStream::new();
+        for name in names {
+            if let Some(value) = options.text(name)? {
+                let method = format_ident!("{name}");
+                calls.extend(quote!(.#method(#value)));
+            }
+        }
+        Ok(calls)
+    }
+
+    /// The call of the builder method `deadline`, if there is one.
+    pub(crate) fn deadline(options: &Options) -> Result<Option<TokenStream>> {
+        Ok(options.value("deadline", "Duration::from_secs(60)")?.map(|deadline| quote!(.deadline(#deadline))))
+    }
+
+    pub(crate) fn is_async(&self) -> bool {
+        self.item.sig.asyncness.is_some()
+    }
+
+    /// The parameters of the closure that calls the function, except for the arguments.
+    pub(crate) fn own_parameters(&self) -> TokenStream {
+        let own = self.parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::Own { local, ty } => Some(quote!(#local: #ty,)),
+            _ => None,
+        });
+        quote!(#(#own)*)
+    }
+
+    /// The type of the arguments. If the function takes them one by one, also a struct with them.
+    pub(crate) fn arguments(&self) -> (TokenStream, Option<TokenStream>) {
+        let mut fields = Vec::new();
+        for parameter in &self.parameters {
+            match parameter {
+                Parameter::Own { .. } | Parameter::Uri { .. } => {}
+                Parameter::Whole { ty } => return (quote!(#ty), None),
+                Parameter::Named { name, ty, attributes } => fields.push(quote!(#(#attributes)* #name: #ty)),
+            }
+        }
+        if fields.is_empty() {
+            return (quote!(()), None);
+        }
+        let derives = derives(&self.root);
+        let arguments = quote! {
+            #derives
+            struct Arguments {
+                #(#fields,)*
+            }
+        };
+        (quote!(Arguments), Some(arguments))
+    }
+
+    /// The call of the function, and its result as `Ok(..)`. `argument` gives the value of a named argument.
+    pub(crate) fn call(&self, argument: impl Fn(&Ident, &Type) -> TokenStream, convert: Option<TokenStream>) -> TokenStream {
+        let (root, name) = (&self.root, &self.name);
+        let whole = arguments_local();
+        let values = self.parameters.iter().map(|parameter| match parameter {
+            Parameter::Own { local, .. } => quote!(#local),
+            Parameter::Whole { .. } => quote!(#whole),
+            // Its variables may be read after it.
+            Parameter::Uri { .. } => quote!(#whole.clone()),
+            Parameter::Named { name, ty, .. } => argument(name, ty),
+        });
+        let call = quote!(#name(#(#values),*));
+        let awaited = if self.is_async() { quote!(#call.await) } else { call };
+        let value = if self.is_result { quote!(#awaited?) } else { awaited };
+        let value = convert.map_or_else(|| value.clone(), |convert| quote!(#convert(#value)));
+        quote!(::core::result::Result::Ok::<_, #root::ToolError>(#value))
+    }
+
+    /// The function that replaces this one: it has the same name, and returns `made`, of the type `ty`. `items` stand before `made`.
+    pub(crate) fn replaced(&self, ty: &TokenStream, items: Option<TokenStream>, made: &TokenStream) -> TokenStream {
+        let Self { name, visibility, docs, item, .. } = self;
+        quote! {
+            #(#docs)*
+            #[must_use]
+            #visibility fn #name() -> #ty {
+                #item
+                #items
+                #made
+            }
+        }
+    }
+}
+
+/// The name of the arguments in the closure that calls the function. It hides no name of the function.
+pub(crate) fn arguments_local() -> Ident {
+    Ident::new("arguments", Span::mixed_site())
+}
+
+/// The first argument of a generic type, such as the `T` of a `Result<T>`.
+fn first_argument(ty: &Type) -> Option<Type> {
+    let Type::Path(path) = ty else { return None };
+    let PathArguments::AngleBracketed(arguments) = &path.path.segments.last()?.arguments else { return None };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty.clone()),
+        _ => None,
+    })
+}
+
+/// A line of a doc comment, without the space that begins it.
+fn doc_line(attribute: &Attribute) -> Option<String> {
+    let Meta::NameValue(doc) = &attribute.meta else { return None };
+    let Expr::Lit(literal) = &doc.value else { return None };
+    let Lit::Str(line) = &literal.lit else { return None };
+    let line = line.value();
+    Some(line.strip_prefix(' ').unwrap_or(&line).trim_end().into())
+}

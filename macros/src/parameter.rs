@@ -1,0 +1,98 @@
+//! The parameters of a function.
+
+use proc_macro2::{Ident, Span};
+use syn::{Attribute, Error, FnArg, Pat, Result, Type};
+
+/// A parameter of a function.
+pub(crate) enum Parameter {
+    /// A `Context` or a `State<T>`: what is not an argument.
+    Own { local: Ident, ty: Type },
+    /// The only argument without a doc comment: a type with all of them.
+    Whole { ty: Type },
+    /// The URI of a resource.
+    Uri { ty: Type },
+    /// An argument on its own, with its doc comment and attributes of serde and schemars.
+    Named { name: Ident, ty: Type, attributes: Vec<Attribute> },
+}
+
+/// Takes the attributes from the parameters of a function, and says what they are. `what` is the attribute of the function.
+pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: &str) -> Result<Vec<Parameter>> {
+    let mut parameters = Vec::new();
+    let mut undocumented = Vec::new();
+    for input in inputs {
+        let typed = match input {
+            FnArg::Typed(typed) => typed,
+            FnArg::Receiver(receiver) => {
+                let message = format!(
+                    "a method cannot have `#[{what}]`: write a function, pass the value to `Service::state`, and take it as `State<T>`"
+                );
+                return Err(Error::new_spanned(receiver, message));
+            }
+        };
+        let (ty, attributes) = ((*typed.ty).clone(), std::mem::take(&mut typed.attrs));
+        match &ty {
+            Type::Reference(_) => {
+                return Err(Error::new_spanned(&ty, "a parameter is owned: write `String` for `&str`, `Vec<T>` for `&[T]`"));
+            }
+            Type::ImplTrait(_) => {
+                return Err(Error::new_spanned(&ty, "the type of a parameter is named, since its schema is sent"));
+            }
+            _ => {}
+        }
+        let last = last_segment(&ty);
+        if let Some(own) = last.as_deref().filter(|last| ["Context", "State"].contains(last)) {
+            if let Some(attribute) = attributes.first() {
+                return Err(Error::new_spanned(attribute, format!("a `{own}` is no argument, so it is not described")));
+            }
+            let count = parameters.iter().filter(|parameter| matches!(parameter, Parameter::Own { .. })).count();
+            let local = Ident::new(&format!("{}{}", own.to_lowercase(), suffix(count)), Span::mixed_site());
+            parameters.push(Parameter::Own { local, ty });
+            continue;
+        }
+        if what == "resource" && last.as_deref() == Some("ResourceUri") {
+            parameters.push(Parameter::Uri { ty });
+            continue;
+        }
+        if attributes.is_empty() {
+            undocumented.push((typed.pat.clone(), ty.clone()));
+            parameters.push(Parameter::Whole { ty });
+            continue;
+        }
+        let Pat::Ident(pattern) = &*typed.pat else {
+            return Err(Error::new_spanned(
+                &typed.pat,
+                "an argument has a name: write `name: Type`, or take one struct of arguments",
+            ));
+        };
+        parameters.push(Parameter::Named { name: pattern.ident.clone(), ty, attributes });
+    }
+    let is_argument = |parameter: &&Parameter| matches!(parameter, Parameter::Whole { .. } | Parameter::Named { .. });
+    let has_others = parameters.iter().filter(is_argument).count() > 1;
+    if let Some((pattern, ty)) = undocumented.first() {
+        let scalar = last_segment(ty).is_some_and(|last| SCALARS.contains(&&*last));
+        if has_others || scalar || matches!(ty, Type::Tuple(_) | Type::Array(_)) {
+            let message = "an argument on its own has a doc comment, which is its description: write `/// What it is` above it. Arguments \
+                           together are one struct with `#[args]`; a shared value is taken as `State<T>`";
+            return Err(Error::new_spanned(pattern, message));
+        }
+    }
+    Ok(parameters)
+}
+
+/// Types that are certainly no arguments, since arguments are an object.
+const SCALARS: [&str; 20] = [
+    "String", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64",
+    "Vec", "PathBuf", "Duration",
+];
+
+fn suffix(count: usize) -> String {
+    if count == 0 { String::new() } else { (count.saturating_add(1)).to_string() }
+}
+
+/// The last name in the path of a type.
+pub(crate) fn last_segment(ty: &Type) -> Option<String> {
+    match ty {
+        Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+        _ => None,
+    }
+}

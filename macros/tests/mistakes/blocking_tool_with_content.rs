@@ -1,0 +1,6 @@
+#[macros::tool]
+fn resize() -> Result<ToolOutput> {
+    todo!()
+}
+
+fn main() {}

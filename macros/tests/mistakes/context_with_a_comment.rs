@@ -1,0 +1,8 @@
+#[macros::tool]
+async fn resize(
+    /// The context.
+    context: Context,
+) {
+}
+
+fn main() {}

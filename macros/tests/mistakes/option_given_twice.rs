@@ -1,0 +1,4 @@
+#[macros::tool(title = "Resize", title = "Scale")]
+async fn resize() {}
+
+fn main() {}

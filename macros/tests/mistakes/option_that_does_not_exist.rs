@@ -1,0 +1,4 @@
+#[macros::tool(readonly)]
+async fn resize() {}
+
+fn main() {}

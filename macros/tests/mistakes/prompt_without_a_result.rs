@@ -1,0 +1,4 @@
+#[macros::prompt]
+async fn review() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[macros::resource]
+async fn manual() -> String {
+    String::new()
+}
+
+fn main() {}

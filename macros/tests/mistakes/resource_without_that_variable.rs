@@ -1,0 +1,19 @@
+#[macros::resource("file:///{name}")]
+async fn a(
+    /// The path.
+    path: String,
+) -> String {
+    path
+}
+
+#[macros::resource("file:///{name}", subscribable)]
+async fn b() -> String {
+    String::new()
+}
+
+#[macros::resource("file:///a")]
+async fn c(uri: ResourceUri) -> String {
+    uri.uri
+}
+
+fn main() {}

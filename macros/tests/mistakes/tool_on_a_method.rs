@@ -1,0 +1,8 @@
+struct Images;
+
+impl Images {
+    #[macros::tool]
+    async fn resize(&self) {}
+}
+
+fn main() {}

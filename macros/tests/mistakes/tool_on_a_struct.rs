@@ -1,0 +1,6 @@
+#[macros::tool]
+struct Resize {
+    files: Vec<String>,
+}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[macros::tool]
+async fn resize<T>(job: T) {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[macros::tool]
+const fn one() -> u8 {
+    1
+}
+
+fn main() {}

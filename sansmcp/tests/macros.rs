@@ -1,0 +1,150 @@
+//! The attributes make what a person would write without them.
+
+use std::time::Duration;
+
+use sansmcp::prelude::*;
+use sansmcp::testing::Harness;
+use sansmcp::{Op, ResourceUri, serde_json};
+use serde_json::{Value, json};
+
+struct Db(&'static str);
+
+#[args]
+struct Resize {
+    /// The files to resize.
+    files: Vec<String>,
+}
+
+/// Resizes images.
+///
+/// All at once.
+#[tool(title = "Resize", destructive = false, open_world = false, deadline = Duration::from_secs(60))]
+async fn resize(State(db): State<Db>, job: Resize, context: Context) -> Result<usize> {
+    context.step(1, 2);
+    Ok(db.0.len() + job.files.len())
+}
+
+/// Adds.
+#[tool(read_only, idempotent, inline, name = "sum")]
+async fn arguments(
+    context: Context,
+    /// The first number.
+    a: u8,
+    /// The second number.
+    #[serde(default)]
+    b: Option<u8>,
+    State(db): State<Db>,
+) -> Result<String, std::num::ParseIntError> {
+    drop(context);
+    let sum = u32::from(a) + u32::from(b.unwrap_or_default()) + "100".parse::<u32>()?;
+    Ok(format!("{sum} in {}", db.0))
+}
+
+#[tool]
+fn blocking() -> Result<&'static str, &'static str> {
+    Err("no luck")
+}
+
+#[tool]
+async fn content() -> ToolOutput {
+    ToolOutput::text("as it is")
+}
+
+#[tool]
+async fn nothing() {}
+
+/// Asks for a shorter answer.
+#[prompt(title = "Shorten")]
+fn shorten(
+    /// The most words that are wanted.
+    most: u32,
+) -> String {
+    format!("At most {most} words.")
+}
+
+#[prompt]
+async fn review(_: Context) -> Result<[PromptMessage; 2], std::fmt::Error> {
+    Ok([PromptMessage::user("Review"), PromptMessage::assistant("Yes")])
+}
+
+/// How to use it.
+#[resource("words://manual", mime_type = "text/plain", subscribable)]
+fn manual() -> &'static str {
+    "Read it."
+}
+
+#[resource("words://{book}/{page}")]
+async fn page(
+    State(db): State<Db>,
+    uri: ResourceUri,
+    /// The number of the page.
+    page: u8,
+) -> Result<Vec<u8>> {
+    Ok(format!("{page} {} {}", uri.uri, db.0).into())
+}
+
+fn service() -> Service {
+    Service::new(sansmcp::Identity::new("words", "1.0"))
+        .state(Db("db"))
+        .tool(resize())
+        .tool(arguments())
+        .tool(blocking())
+        .tool(content())
+        .tool(nothing())
+        .prompt(shorten())
+        .prompt(review())
+        .resource(manual())
+        .resource_template(page())
+}
+
+fn request(op: Op, params: &Value) -> Result<Value, sansmcp::RpcError> {
+    let run = Harness::new(service()).request(op, params.clone().into());
+    run.error().map_or_else(|| Ok(run.result().decode().unwrap()), |error| Err(error.clone()))
+}
+
+fn call(name: &str, arguments: &Value) -> String {
+    Harness::new(service()).call_tool(name, arguments.clone().into()).text()
+}
+
+#[test]
+fn a_tool_takes_its_arguments_together_or_one_by_one_and_returns_anything() {
+    assert_eq!(call("resize", &json!({"files": ["a", "b"]})), r#"{"result":4}"#);
+    assert_eq!(call("sum", &json!({"a": 1, "b": 2})), "103 in db");
+    assert_eq!(call("sum", &json!({"a": 1})), "101 in db");
+    assert!(call("sum", &json!({"b": 1})).starts_with("invalid arguments: "));
+    assert_eq!(call("blocking", &json!({})), "no luck");
+    assert_eq!(call("content", &json!({})), "as it is");
+    assert_eq!(call("nothing", &json!({})), "");
+}
+
+#[test]
+fn name_description_and_options_are_listed() {
+    let listed = request(Op::ListTools, &json!({})).unwrap();
+    let tools = listed["tools"].as_array().unwrap();
+    let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();
+    let resize = tool("resize");
+    assert_eq!((&resize["title"], &resize["description"]), (&json!("Resize"), &json!("Resizes images.\n\nAll at once.")));
+    assert_eq!(resize["annotations"], json!({"destructiveHint": false, "openWorldHint": false}));
+    let sum = tool("sum");
+    assert_eq!(sum["annotations"], json!({"readOnlyHint": true, "idempotentHint": true}));
+    assert_eq!(sum["inputSchema"]["properties"]["a"]["description"], "The first number.");
+    assert_eq!(sum["inputSchema"]["required"], json!(["a"]));
+    let prompts = request(Op::ListPrompts, &json!({})).unwrap();
+    let arguments = json!([{"name": "most", "description": "The most words that are wanted.", "required": true}]);
+    let shorten =
+        json!({"name": "shorten", "title": "Shorten", "description": "Asks for a shorter answer.", "arguments": arguments});
+    assert_eq!(prompts["prompts"][1], shorten);
+    let manual = json!({"uri": "words://manual", "name": "manual", "description": "How to use it.", "mimeType": "text/plain"});
+    assert_eq!(request(Op::ListResources, &json!({})).unwrap()["resources"], json!([manual]));
+}
+
+#[test]
+fn a_prompt_and_a_resource_return_what_converts_and_take_variables_by_name() {
+    let shorten = request(Op::GetPrompt, &json!({"name": "shorten", "arguments": {"most": "7"}})).unwrap();
+    assert_eq!(shorten["messages"], json!([{"role": "user", "content": {"type": "text", "text": "At most 7 words."}}]));
+    assert_eq!(request(Op::GetPrompt, &json!({"name": "review"})).unwrap()["messages"][1]["role"], "assistant");
+    let read = |uri: &str| request(Op::ReadResource, &json!({"uri": uri}));
+    assert_eq!(read("words://manual").unwrap()["contents"][0]["text"], "Read it.");
+    assert_eq!(read("words://a/7").unwrap()["contents"][0]["blob"], "NyB3b3JkczovL2EvNyBkYg==");
+    assert_eq!(read("words://a/x").unwrap_err().code, -32002, "it is no page");
+}
