@@ -15,13 +15,14 @@
 //!
 //! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`]; for
 //! Tesseron, with `tesseron_listen` or `tesseron_dial`; or make one from any other stream with [`LineIo`]. Then either
-//! * run an endpoint over the transport with [`serve`] or [`connect`], which start a task and return a [`Connection`]; or
+//! * run an endpoint over the transport with [`start`] or [`connect`], which start a task and return a [`Connection`], or with [`serve`], which
+//!   serves to the end of the connection; or
 //! * run a session without an endpoint over it, with a [`protocol_core::drive::Driver`] and the timer [`SmolRuntime::timer`].
 //!
 //! Over HTTP, `http_connect` and `http_listen` do both steps.
 //!
-//! Tasks run on smol's global executor, which has one thread unless the environment variable `SMOL_THREADS` sets more. [`serve_on`],
-//! [`serve_as_on`], [`connect_on`], `http_connect_on` and `tesseron_listen_on` take an executor of your own.
+//! Tasks run on smol's global executor, which has one thread unless the environment variable `SMOL_THREADS` sets more. [`start_on`],
+//! [`start_as_on`], [`connect_on`], `http_connect_on` and `tesseron_listen_on` take an executor of your own.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -30,9 +31,9 @@
 //! use protocol_core::{Config, Identity, Json};
 //!
 //! smol::block_on(async {
-//!     let service = Service::new(Identity::new("server", "1.0")).tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
+//!     let service = Service::new("server", "1.0").tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
 //!     let (one, other) = adapter_smol::duplex(4096);
-//!     let _serving = adapter_smol::serve(Arc::new(service), one);
+//!     let _serving = adapter_smol::start(service, one);
 //!     let calling = adapter_smol::connect(Arc::new(()), Config::mcp_client(Identity::new("client", "1.0")), other);
 //!     let result = calling.peer().call_tool("greet", Json::parse("{}")?)?.await.result()?;
 //!     assert!(result.as_str().contains("hello"));
@@ -82,7 +83,7 @@ pub use adapter_io::{Error, Exit, Halves, Whole};
 #[cfg(feature = "child")]
 pub use child::{Child, ChildCommand, Process, child};
 pub use clock::{SmolRuntime, SmolTimer};
-pub use connection::{Connection, connect, connect_on, serve, serve_as, serve_as_on, serve_on};
+pub use connection::{Connection, connect, connect_on, serve, start, start_as, start_as_on, start_on};
 #[cfg(feature = "http")]
 pub use http::{http_listen, http_listen_with};
 #[cfg(feature = "http-client")]

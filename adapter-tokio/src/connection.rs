@@ -14,25 +14,48 @@ use crate::{Error, TokioRuntime};
 /// An error of a transport, of any type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves `service` to the peer at the other end of `transport`, in a new task.
+/// Serves `service` to the peer at the other end of `transport`, until the session has ended.
+///
+/// [`start`] does the same in a task of its own, and returns a handle.
+///
+/// # Cancel safety
+/// Not cancel safe: dropping the future ends the connection at once, as dropping a [`Connection`] does.
+///
+/// # Errors
+/// If a handler takes a state that the service does not have ([`Service::check`]), or the transport failed ([`Error::Broken`]). That the
+/// peer has ended the session is no error, and neither is a session that was closed for a fault of the peer; [`start`] tells the reason.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub async fn serve<I>(service: impl Into<Arc<Service>>, transport: I) -> endpoint::Result<()>
+where
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
+{
+    let service = service.into();
+    service.check()?;
+    start(service, transport).await?;
+    Ok(())
+}
+
+/// Starts to serve `service` to the peer at the other end of `transport`, in a new task.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
 #[track_caller]
-pub fn serve<I>(service: Arc<Service>, transport: I) -> Connection
+pub fn start<I>(service: impl Into<Arc<Service>>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
-    Connection::start(transport, |runtime| Endpoint::server(service, runtime))
+    Connection::start(transport, |runtime| Endpoint::server(service.into(), runtime))
 }
 
-/// Serves `service` with the configuration `config`, in a new task; for example as a Tesseron app, with the configuration of
+/// Starts to serve `service` with the configuration `config`, in a new task; for example as a Tesseron app, with the configuration of
 /// [`Service::app`].
 ///
 /// # Panics
 /// Outside of a tokio runtime.
 #[track_caller]
-pub fn serve_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
+pub fn start_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {

@@ -15,7 +15,8 @@
 //!
 //! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`]; for
 //! Tesseron, with `tesseron_listen` or `tesseron_dial`; or make one from any other stream with [`LineIo`]. Then either
-//! * run an endpoint over the transport with [`serve`] or [`connect`], which start a task and return a [`Connection`]; or
+//! * run an endpoint over the transport with [`start`] or [`connect`], which start a task and return a [`Connection`], or with [`serve`], which
+//!   serves to the end of the connection; or
 //! * run a session without an endpoint over it, with a [`protocol_core::drive::Driver`] and the timer [`TokioRuntime::timer`].
 //!
 //! Over HTTP, `http_connect` and `http_listen` do both steps.
@@ -30,9 +31,9 @@
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let service = Service::new(Identity::new("server", "1.0")).tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
+//! let service = Service::new("server", "1.0").tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
 //! let (one, other) = adapter_tokio::duplex(4096);
-//! let _serving = adapter_tokio::serve(Arc::new(service), one);
+//! let _serving = adapter_tokio::start(service, one);
 //! let calling = adapter_tokio::connect(Arc::new(()), Config::mcp_client(Identity::new("client", "1.0")), other);
 //! let result = calling.peer().call_tool("greet", Json::empty_object())?.await.tool()?;
 //! assert_eq!(result.text(), "hello");
@@ -79,7 +80,7 @@ pub use adapter_io::{Error, Exit, Halves, Whole};
 #[cfg(feature = "child")]
 pub use child::{Child, Process, child};
 pub use clock::{TokioRuntime, TokioTimer};
-pub use connection::{Connection, connect, serve, serve_as};
+pub use connection::{Connection, connect, serve, start, start_as};
 #[cfg(feature = "http")]
 pub use http::{http_listen, http_listen_with};
 #[cfg(feature = "http-client")]

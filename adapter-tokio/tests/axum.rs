@@ -15,7 +15,6 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use endpoint::{Context, Service, Tool};
 use http_service::{Allowed, HostOriginLayer, HttpServerConfig, HttpService};
-use protocol_core::Identity;
 use tower_http::cors::{AllowHeaders, CorsLayer};
 
 #[derive(Clone)]
@@ -60,7 +59,7 @@ async fn handlers_get_the_extensions_of_layers_and_no_request_that_a_layer_refus
         let name = user.map_or("nobody", |user| &user.0).to_owned();
         async move { Ok(name) }
     });
-    let service = Arc::new(Service::new(Identity::new("server", "1.0")).tool(whoami));
+    let service = Arc::new(Service::new("server", "1.0").tool(whoami));
     let router = Router::new()
         .route_service("/mcp", HttpService::new(service, Arc::new(TokioRuntime::start())))
         .layer(from_fn(authenticate))
@@ -91,7 +90,7 @@ async fn a_page_of_a_listed_origin_can_call_a_tool_and_other_origins_do_not_reac
         counted.fetch_add(1, Ordering::Relaxed);
         async { Ok("ada") }
     });
-    let service = Arc::new(Service::new(Identity::new("server", "1.0")).tool(whoami));
+    let service = Arc::new(Service::new("server", "1.0").tool(whoami));
     let origins = || Allowed::only([PAGE]);
     let mut config = HttpServerConfig::default();
     config.origins = origins();

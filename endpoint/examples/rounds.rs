@@ -14,7 +14,7 @@ use bytes::Bytes;
 use endpoint::testing::Executor;
 use endpoint::{Context, Endpoint, SealKeys, Service, Tool, ToolError};
 use protocol_core::drive::Machine as _;
-use protocol_core::{Identity, Json, Sample};
+use protocol_core::{Json, Sample};
 use serde_json::{Value, json};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -62,7 +62,7 @@ impl Server {
             }
             Ok::<_, ToolError>(answers)
         });
-        let service = Service::new(Identity::new("s", "1")).tool(plain).tool(asks).seal_keys(SealKeys::new([7; 32]));
+        let service = Service::new("s", "1").tool(plain).tool(asks).seal_keys(SealKeys::new([7; 32]));
         let executor = Executor::new();
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }

@@ -23,13 +23,12 @@
 //!
 //! ```
 //! use endpoint::{Context, Service, Tool, ToolError};
-//! use protocol_core::Identity;
 //!
 //! let nap = Tool::new("nap", async |context: Context, ()| {
 //!     context.sleep(std::time::Duration::from_secs(60)).await?; // ends early when the call is cancelled
 //!     Ok::<_, ToolError>("rested")
 //! });
-//! let service = Service::new(Identity::new("bed", "1")).tool(nap);
+//! let service = Service::new("bed", "1").tool(nap);
 //! # drop(service);
 //! ```
 //!

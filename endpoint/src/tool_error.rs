@@ -33,7 +33,8 @@ pub type Result<T, E = ToolError> = core::result::Result<T, E>;
 /// # drop(read);
 /// ```
 ///
-/// So that one conversion can serve all errors, this type is not an [`Error`] itself. Where one is needed, take its text.
+/// So that one conversion can serve all errors, this type is not an [`Error`] itself. It converts into a `Box<dyn Error>` by `?`; where
+/// another error is needed, take its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolError {
@@ -162,6 +163,13 @@ fn text_of(error: &(dyn Error + 'static)) -> String {
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ToolError {
     fn from(error: E) -> Self {
         Self::of_error(error.into())
+    }
+}
+
+/// For a `main` that fails with any error. [`anyhow::Error::msg`](https://docs.rs/anyhow) converts into that of anyhow.
+impl From<ToolError> for Box<dyn Error> {
+    fn from(error: ToolError) -> Self {
+        error.to_string().into()
     }
 }
 

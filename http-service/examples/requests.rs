@@ -13,7 +13,6 @@ use endpoint::testing::Executor;
 use endpoint::{Context, Service, Tool, ToolError};
 use http::Request;
 use http_service::HttpService;
-use protocol_core::Identity;
 
 /// Arguments of `echo`.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -31,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err(format!("{kind} is not stateless, inline or refused").into()),
     };
     let echo = |name| Tool::new(name, async |_: Context, Echo { text }: Echo| Ok::<_, ToolError>(text));
-    let service = Service::new(Identity::new("s", "1")).tool(echo("echo")).tool(echo("echo_inline").inline());
+    let service = Service::new("s", "1").tool(echo("echo")).tool(echo("echo_inline").inline());
     let executor = Executor::new();
     let service = HttpService::new(Arc::new(service), Arc::new(executor.clone()));
     let body = Bytes::from(format!(

@@ -23,10 +23,9 @@
 //!
 //! use endpoint::{Context, Service, TimedRuntime, Tool};
 //! use http_service::HttpService;
-//! use protocol_core::Identity;
 //!
 //! fn mcp(runtime: Arc<dyn TimedRuntime>) -> HttpService {
-//!     let service = Service::new(Identity::new("greeter", "1.0")).tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
+//!     let service = Service::new("greeter", "1.0").tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
 //!     HttpService::new(Arc::new(service), runtime)
 //! }
 //! # let _ = mcp;

@@ -99,7 +99,7 @@ struct Client {
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
 fn service(seen: &Arc<Seen>) -> Service {
-    Service::new(Identity::new("server", "1"))
+    Service::new("server", "1")
         .tool(Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline())
         .tool(Tool::new("task", async |_: Context, (): ()| Ok("done")))
         .tool(Tool::new("nap", async |context: Context, (): ()| {
@@ -917,7 +917,7 @@ fn annotated_arguments_must_be_repeated_by_headers() {
     let schema =
         Json::parse(r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#).expect("JSON");
     let tool = Tool::from_schema("regional", schema, async |_: Context, _: Json| Ok(ToolOutput::text("here"))).expect("a schema");
-    let mut bench = Bench::serving(Service::new(Identity::new("s", "1")).tool(tool), Arc::default(), |_| {});
+    let mut bench = Bench::serving(Service::new("s", "1").tool(tool), Arc::default(), |_| {});
     let meta = format!(r#""_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}}},"arguments":{{"region":"eu"}}"#);
     let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "regional")];
     for (region, status) in [(Some("eu"), 200), (Some("us"), 400), (None, 400)] {
@@ -945,7 +945,7 @@ fn a_handler_can_call_its_own_service() {
             Ok(response.status().to_string())
         }
     });
-    let mut bench = Bench::serving(Service::new(Identity::new("s", "1")).tool(nested.inline()), Arc::default(), |_| {});
+    let mut bench = Bench::serving(Service::new("s", "1").tool(nested.inline()), Arc::default(), |_| {});
     *slot.lock().expect("no panic") = Some(bench.service.clone());
     let mut called = bench.call("nested");
     called.poll(&bench.executor);
@@ -996,7 +996,7 @@ fn a_request_that_outlasts_the_grace_gets_the_error_that_the_server_is_closing()
 #[test]
 fn a_subscription_gets_changes_and_ends_with_its_result_when_the_service_closes() {
     let resource = Resource::new("note://1", "note", async |_: Context| Ok(ResourceContents::text("text")));
-    let mut service = Service::new(Identity::new("s", "1")).resource(resource);
+    let mut service = Service::new("s", "1").resource(resource);
     let catalog = service.catalog();
     let mut bench = Bench::serving(service, Arc::default(), |_| {});
     let body = format!(

@@ -53,7 +53,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// Calls the adapter's `serve`.
     fn serve(&self, service: Arc<Service>, transport: Transport) -> Link;
 
-    /// Calls the adapter's `serve_as`.
+    /// Calls the adapter's `start_as`.
     fn serve_as(&self, service: Arc<Service>, config: Config, transport: Transport) -> Link;
 
     /// Calls the adapter's `connect`.

@@ -11,7 +11,7 @@ use ::smol::Executor;
 use ::smol::stream::StreamExt;
 use adapter_smol::{
     Error, Exit, HttpServerAddress, Instance, SmolRuntime, TcpListener, TesseronListener, TesseronOptions, TesseronTransport,
-    connect_on, http_connect_on, serve_as_on, serve_on,
+    connect_on, http_connect_on, start_as_on, start_on,
 };
 use async_signal::{Signal, Signals};
 use endpoint::{BoxFuture, Client, Runtime, Service, TimedRuntime};
@@ -66,11 +66,11 @@ impl Adapter for Smol {
     }
 
     fn serve(&self, service: Arc<Service>, transport: Transport) -> Link {
-        boxed!(link serve_on(&self.0, service, transport))
+        boxed!(link start_on(&self.0, service, transport))
     }
 
     fn serve_as(&self, service: Arc<Service>, config: Config, transport: Transport) -> Link {
-        boxed!(link serve_as_on(&self.0, service, config, transport))
+        boxed!(link start_as_on(&self.0, service, config, transport))
     }
 
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: Transport) -> Link {

@@ -13,7 +13,7 @@ use ::tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf
 use ::tokio::runtime::Builder;
 use adapter_tokio::{
     Error, Exit, HttpServerAddress, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, TokioRuntime,
-    connect, http_connect, serve, serve_as,
+    connect, http_connect, start, start_as,
 };
 use endpoint::{BoxFuture, Client, Runtime, Service, TimedRuntime};
 use http_service::{ConnectionLimits, HttpListener, HttpService};
@@ -61,11 +61,11 @@ impl Adapter for Tokio {
     }
 
     fn serve(&self, service: Arc<Service>, transport: Transport) -> Link {
-        boxed!(link serve(service, transport))
+        boxed!(link start(service, transport))
     }
 
     fn serve_as(&self, service: Arc<Service>, config: Config, transport: Transport) -> Link {
-        boxed!(link serve_as(service, config, transport))
+        boxed!(link start_as(service, config, transport))
     }
 
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: Transport) -> Link {

@@ -40,7 +40,7 @@ async fn whoami(context: Context) -> Result<String> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    let service = Service::new(Identity::new("server", "1.0")).tool(whoami());
+    let service = Service::new("server", "1.0").tool(whoami());
     let mcp = HttpService::new(service.into(), Arc::new(TokioRuntime::start()));
     let router = Router::new().route_service("/mcp", mcp).layer(from_fn(authenticate)).layer(HostOriginLayer::loopback()); // the last layer is the outermost: it refuses pages of other origins before all else
     let listener = tokio::net::TcpListener::bind(&address).await?;

@@ -26,12 +26,12 @@ async fn copy(
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let service = Service::new(Identity::new("files", "1.0"))
+    let service = Service::new("files", "1.0")
         .tool(copy().rate_window(RateWindow::UNLIMITED))
         // Nothing may follow a cancel, so the checkpoint goes with the progress before it.
         .configure(|config| config.progress.partial_on_progress = true);
     let (one, other) = sansmcp::tokio::duplex(64 * 1024);
-    let _server = sansmcp::tokio::serve(service.into(), one);
+    let _server = sansmcp::tokio::start(service, one);
     let client = sansmcp::tokio::connect(Arc::new(()), Config::mcp_client(Identity::new("client", "1.0")), other);
 
     let files: Vec<_> = (1..=1000).map(|file| format!("{file}.txt")).collect();

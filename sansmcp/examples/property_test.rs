@@ -20,13 +20,12 @@ async fn sort(context: Context, mut list: List) -> Result<List, ToolError> {
 }
 
 fn service() -> Service {
-    Service::new(Identity::new("lists", "1.0")).tool(Tool::new("sort", sort))
+    Service::new("lists", "1.0").tool(Tool::new("sort", sort))
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    sansmcp::tokio::serve(service().into(), sansmcp::tokio::stdio()).await?;
-    Ok(())
+async fn main() -> Result<()> {
+    sansmcp::tokio::serve(service(), sansmcp::tokio::stdio()).await
 }
 
 #[cfg(test)]

@@ -54,9 +54,9 @@ impl Client for Person {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let service = Service::new(Identity::new("files", "1.0")).tool(rename());
+    let service = Service::new("files", "1.0").tool(rename());
     let (one, other) = sansmcp::tokio::duplex(4096);
-    let _server = sansmcp::tokio::serve(service.into(), one);
+    let _server = sansmcp::tokio::start(service, one);
     let client = sansmcp::tokio::connect(Arc::new(Person), Config::mcp_client(Identity::new("client", "1.0")), other);
     let result = client.peer().call_tool_with("rename", &serde_json::json!({ "file": "a.txt" }))?.await.tool()?;
     println!("{}", result.text());

@@ -37,7 +37,7 @@ async fn read(
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7777".to_owned());
-    let service = Arc::new(Service::new(Identity::new("notes", "1.0")).state(Notes::default()).tool(write()).tool(read()));
+    let service = Arc::new(Service::new("notes", "1.0").state(Notes::default()).tool(write()).tool(read()));
     let listener = sansmcp::tokio::TcpListener::bind(&address).await?;
     println!("{}", listener.local_addr());
     loop {

@@ -40,8 +40,7 @@ fn shorten(
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let service = Service::new(Identity::new("words", "1.0")).tool(count_words()).resource(manual()).prompt(shorten());
-    sansmcp::tokio::serve(service.into(), sansmcp::tokio::stdio()).await?;
-    Ok(())
+async fn main() -> Result<()> {
+    let service = Service::new("words", "1.0").tool(count_words()).resource(manual()).prompt(shorten());
+    sansmcp::tokio::serve(service, sansmcp::tokio::stdio()).await
 }

@@ -41,14 +41,14 @@
 //! }
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let service = Service::new(Identity::new("images", "1.0")).state(Database).tool(resize());
-//!     sansmcp::tokio::serve(service.into(), sansmcp::tokio::stdio()).await?;
-//!     Ok(())
+//! async fn main() -> Result<()> {
+//!     let service = Service::new("images", "1.0").state(Database).tool(resize());
+//!     sansmcp::tokio::serve(service, sansmcp::tokio::stdio()).await
 //! }
 //! ```
 //!
-//! The same `Service` is served over a socket (`tokio::TcpListener`), over HTTP (`http::HttpService`), and in a test without any of these
+//! `serve` serves one connection to its end; `start` does so in a task, and returns a handle. The same `Service` is served over a socket
+//! (`tokio::TcpListener`), over HTTP (`http::HttpService`), and in a test without any of these
 //! (`testing::Harness`).
 //!
 //! # A client
@@ -79,7 +79,7 @@
 //! | make functions tools, prompts and resources | the attributes `tool`, `prompt`, `resource` and `args` | `macros` |
 //! | write tools, prompts and resources by hand | [`Service`], [`Tool`], [`Prompt`], [`Resource`], whose handlers get a [`Context`] and [`State`] | |
 //! | call tools | [`Peer`], whose calls are futures ([`Call`]); a [`Client`] answers the questions of the server | |
-//! | serve or connect on tokio | `tokio`: `serve`, `connect`, `stdio`, `child`, sockets | `tokio` |
+//! | serve or connect on tokio | `tokio`: `serve`, `start`, `connect`, `stdio`, `child`, sockets | `tokio` |
 //! | serve or connect on smol | `smol`: the same names | `smol` |
 //! | serve over HTTP, with axum | `http`: `HttpService` | `http-server` |
 //! | serve over HTTP, with hyper or without another HTTP server | `http`: `HttpService`; `http_listen` of the runtime | `http-listen` |

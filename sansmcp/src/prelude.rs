@@ -8,9 +8,9 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let greet = Tool::new("greet", async |_: Context, ()| Ok("hello"));
-//!     let service = Service::new(Identity::new("greeter", "1.0")).tool(greet);
+//!     let service = Service::new("greeter", "1.0").tool(greet);
 //!     let (one, other) = sansmcp::tokio::duplex(4096);
-//!     let server = tokio::spawn(sansmcp::tokio::serve(service.into(), one));
+//!     let server = tokio::spawn(sansmcp::tokio::serve(service, one));
 //!     # drop(other);
 //!     # let _ = server.await?;
 //!     Ok(())

@@ -84,7 +84,7 @@ async fn page(
 }
 
 fn service() -> Service {
-    Service::new(sansmcp::Identity::new("words", "1.0"))
+    Service::new("words", "1.0")
         .state(Db("db"))
         .tool(resize())
         .tool(arguments())

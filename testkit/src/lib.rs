@@ -71,9 +71,8 @@
 //! use endpoint::testing::{Harness, every_cancel_point, every_drop_point};
 //! use protocol_core::{Json, Outcome};
 //! # use endpoint::{Context, Service, Tool, ToolError};
-//! # use protocol_core::Identity;
 //! # fn deploy() -> Service {
-//! #     Service::new(Identity::new("server", "1")).tool(Tool::new("deploy", async |context: Context, ()| {
+//! #     Service::new("server", "1").tool(Tool::new("deploy", async |context: Context, ()| {
 //! #         if !context.confirm("Deploy now?").await {
 //! #             return Ok::<_, ToolError>("left as it was");
 //! #         }

@@ -206,7 +206,7 @@ fn world(service: Service, client: impl Client) -> World {
 }
 
 fn service() -> Service {
-    Service::new(Identity::new("service", "1"))
+    Service::new("service", "1")
 }
 
 fn stuck() -> Tool {

@@ -79,7 +79,7 @@ fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_un
     // A subscriber that blocks on the lock would wait for ever, so it runs in a thread that the test does not join.
     thread::spawn(move || {
         let executor = Executor::new();
-        let service = Service::new(Identity::new("service", "1")).tool(Tool::new("tool", async |_: Context, (): ()| Ok(())));
+        let service = Service::new("service", "1").tool(Tool::new("tool", async |_: Context, (): ()| Ok(())));
         let server = Endpoint::server(Arc::new(service), executor.runtime());
         let client = Endpoint::client(Arc::new(Plain), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
         let caller = client.peer();

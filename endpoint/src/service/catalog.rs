@@ -20,9 +20,8 @@ use protocol_core::json::Json;
 ///
 /// ```
 /// use endpoint::{Context, Service, Tool};
-/// use protocol_core::Identity;
 ///
-/// let mut service = Service::new(Identity::new("greeter", "1.0"));
+/// let mut service = Service::new("greeter", "1.0");
 /// let catalog = service.catalog();
 /// let service = std::sync::Arc::new(service);
 ///
@@ -328,13 +327,12 @@ mod tests {
     use super::*;
     use crate::testing::Executor;
     use crate::{Endpoint, Service};
-    use protocol_core::Identity;
 
     /// A regression: the entry of an ended session was removed only when the list was about to grow, and kept the memory of the session.
     /// So a server kept several kilobytes for each of the sessions that had once been open at the same time.
     #[test]
     fn a_session_that_has_ended_leaves_no_entry() {
-        let mut service = Service::new(Identity::new("server", "1"));
+        let mut service = Service::new("server", "1");
         let catalog = service.catalog();
         let service = Arc::new(service);
         let begin = || Endpoint::server(Arc::clone(&service), Arc::new(Executor::new()));

@@ -16,7 +16,6 @@ use crate::tool_error::{Result, ToolError};
 /// use std::sync::Mutex;
 ///
 /// use endpoint::{Context, Result, Service, State, Tool};
-/// use protocol_core::Identity;
 ///
 /// #[derive(Default)]
 /// struct Visits(Mutex<u64>);
@@ -27,7 +26,7 @@ use crate::tool_error::{Result, ToolError};
 ///     Ok(*visits)
 /// }
 ///
-/// let service = Service::new(Identity::new("door", "1.0")).state(Visits::default()).tool(Tool::new("visit", visit));
+/// let service = Service::new("door", "1.0").state(Visits::default()).tool(Tool::new("visit", visit));
 /// # drop(service);
 /// ```
 #[derive(Debug)]

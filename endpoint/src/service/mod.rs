@@ -50,10 +50,9 @@ use protocol_core::tesseron::AppId;
 /// A second registration under a name replaces the first. Lists are sorted by name, resources by URI, and sent page by page.
 ///
 /// ```
-/// use protocol_core::Identity;
 /// use endpoint::{Context, Service, Tool};
 ///
-/// let service = Service::new(Identity::new("greeter", "1.0"))
+/// let service = Service::new("greeter", "1.0")
 ///     .instructions("Greets whoever asks.")
 ///     .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
 /// # let _ = service;
@@ -87,11 +86,11 @@ struct Method {
 type RunMethod = dyn Fn(Context, States, Json) -> BoxFuture<'static, Result<Json>> + Send + Sync;
 
 impl Service {
-    /// A service that offers nothing yet.
+    /// A service that offers nothing yet, with its name and version.
     #[must_use]
-    pub fn new(identity: Identity) -> Self {
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
-            config: Config::mcp_server(identity),
+            config: Config::mcp_server(Identity::new(name, version)),
             shared_config: Mutex::default(),
             page_size: 100,
             catalog: Catalog::default(),
@@ -104,6 +103,13 @@ impl Service {
             methods: BTreeMap::new(),
             notifications: BTreeMap::new(),
         }
+    }
+
+    /// Sets the name that is shown to people (MCP `title`).
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.config.identity.title = Some(title.into());
+        self
     }
 
     /// Sets the description of the whole service, which the client's model reads (MCP `instructions`).

@@ -21,9 +21,9 @@ use super::harness::{Harness, Interruption, Run};
 /// use std::time::Duration;
 /// use endpoint::testing::{Harness, every_cancel_point};
 /// use endpoint::{Context, Service, Tool, ToolError};
-/// use protocol_core::{Identity, Json, Outcome};
+/// use protocol_core::{Json, Outcome};
 ///
-/// let nap = || Service::new(Identity::new("bed", "1")).tool(Tool::new("nap", async |context: Context, ()| {
+/// let nap = || Service::new("bed", "1").tool(Tool::new("nap", async |context: Context, ()| {
 ///     context.sleep(Duration::from_secs(60)).await?;
 ///     context.sleep(Duration::from_secs(60)).await?;
 ///     Ok::<_, ToolError>("rested")
@@ -69,13 +69,13 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use protocol_core::{Identity, InputResponse, Json, Outcome};
+    use protocol_core::{InputResponse, Json, Outcome};
 
     use super::*;
     use crate::{Context, Service, Tool, ToolError};
 
     fn service(tool: Tool) -> Service {
-        Service::new(Identity::new("server", "1")).tool(tool)
+        Service::new("server", "1").tool(tool)
     }
 
     fn call(harness: Harness) -> Run {

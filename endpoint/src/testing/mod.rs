@@ -7,7 +7,7 @@
 //! use std::time::Duration;
 //! use endpoint::testing::Harness;
 //! use endpoint::{Context, Service, Tool, ToolError};
-//! use protocol_core::{Identity, Json};
+//! use protocol_core::Json;
 //!
 //! let nap = Tool::new("nap", async |context: Context, ()| {
 //!     for step in 1..=3 {
@@ -16,7 +16,7 @@
 //!     }
 //!     Ok::<_, ToolError>("rested")
 //! });
-//! let run = Harness::new(Service::new(Identity::new("bed", "1")).tool(nap)).call_tool("nap", Json::empty_object());
+//! let run = Harness::new(Service::new("bed", "1").tool(nap)).call_tool("nap", Json::empty_object());
 //! assert_eq!(run.progress.len(), 3);
 //! assert_eq!(run.ended, Some(Duration::from_secs(180)));
 //! assert_eq!(run.text(), "rested");

@@ -46,9 +46,9 @@ pub struct Rounds {
 /// ```
 /// use endpoint::testing::every_round;
 /// use endpoint::{Context, Service, Tool, ToolError};
-/// use protocol_core::{InputResponse, ElicitResult, Identity, Json};
+/// use protocol_core::{InputResponse, ElicitResult, Json};
 ///
-/// let delete = || Service::new(Identity::new("files", "1")).tool(Tool::new("delete", async |context: Context, ()| {
+/// let delete = || Service::new("files", "1").tool(Tool::new("delete", async |context: Context, ()| {
 ///     let sure = context.confirm("Delete?").await && context.confirm("Sure?").await;
 ///     Ok::<_, ToolError>(if sure { "deleted" } else { "kept" })
 /// }));

@@ -28,11 +28,10 @@ use serde_json::Value;
 
 use crate::testing::{Harness, Run};
 use crate::{Service, Tool};
-use protocol_core::dialect::Identity;
 use protocol_core::json::Json;
 
 fn service() -> Service {
-    Service::new(Identity::new("tested", "1"))
+    Service::new("tested", "1")
 }
 
 fn harness(tool: Tool) -> Harness {

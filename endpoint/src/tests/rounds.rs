@@ -265,7 +265,7 @@ fn keys() -> SealKeys {
 
 /// A service with this tool alone.
 fn plain(tool: Tool) -> Service {
-    Service::new(Identity::new("s", "1")).tool(tool)
+    Service::new("s", "1").tool(tool)
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_prompt_can_make_an_input_request() {
         let sampled = context.sample(Sample::new("which?")).await?;
         Ok(PromptOutput::new([PromptMessage::user(sampled.text)]))
     });
-    let mut process = Process::new(Service::new(Identity::new("s", "1")).prompt(prompt));
+    let mut process = Process::new(Service::new("s", "1").prompt(prompt));
     let params = json!({"name": "p"});
     let frames = process.request(1, "prompts/get", &params);
     let frames = process.request(2, "prompts/get", &retry(&params, &frames, agree));
@@ -675,7 +675,7 @@ fn a_state_of_another_request_caller_service_or_version_is_refused_and_nothing_r
             runs.fetch_add(1, Ordering::Relaxed);
             async move { Ok(context.sample(Sample::new("?")).await?.text) }
         });
-        Service::new(Identity::new(name, "1")).tool(asks_and_echoes()).tool(other).seal_keys(keys()).handlers_version(version)
+        Service::new(name, "1").tool(asks_and_echoes()).tool(other).seal_keys(keys()).handlers_version(version)
     };
     let alice = || Extensions::new().with(Principal::new("alice"));
     let bob = || Extensions::new().with(Principal::new("bob"));

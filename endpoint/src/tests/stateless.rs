@@ -59,7 +59,7 @@ fn service() -> Service {
     });
     let clock = Resource::new("clock:", "clock", async || Ok::<_, ToolError>(ResourceContents::text("12")));
     let both_eras = |config: &mut Config| config.era = Era::Auto;
-    Service::new(Identity::new("s", "1")).configure(both_eras).tool(greet).resource(clock.subscribable())
+    Service::new("s", "1").configure(both_eras).tool(greet).resource(clock.subscribable())
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn an_input_request_for_which_the_revision_has_no_place_says_so_and_blames_no_ca
         context.roots().await?;
         Ok(())
     }
-    let service = Service::new(Identity::new("s", "1"))
+    let service = Service::new("s", "1")
         .method("ask", async |context: Context, _: Json| asks(context).await.map(|()| Json::empty_object()))
         .completion(async |context: Context, _: crate::CompletionRequest| asks(context).await.map(|()| Completion::default()))
         .prompt(Prompt::new("p", async |_: Context, _: std::collections::BTreeMap<String, String>| Ok(PromptOutput::default())));
@@ -179,7 +179,7 @@ fn an_input_request_for_which_the_revision_has_no_place_says_so_and_blames_no_ca
 #[test]
 fn an_input_request_that_cannot_be_sealed_says_so_and_blames_no_capability() {
     let tool = Tool::new("t", async |context: Context, ()| Ok(context.roots().await?.to_string()));
-    let mut served = Served::new(Service::new(Identity::new("s", "1")).tool(tool));
+    let mut served = Served::new(Service::new("s", "1").tool(tool));
     let meta = json!({"io.modelcontextprotocol/clientCapabilities": {"roots": {}}});
     let frames = served.request(1, "tools/call", json!({"name": "t"}), meta);
     let text = frames[0]["result"]["content"][0]["text"].as_str().unwrap();

@@ -15,7 +15,6 @@ mod workflow;
 use std::time::Duration;
 
 use endpoint::Service;
-use protocol_core::Identity;
 
 use crate::audit::Audit;
 
@@ -35,7 +34,7 @@ pub struct Options {
 pub fn service(options: &Options) -> Service {
     let audit = &options.audit;
     let (deadline, partial_on_progress) = (options.deadline, options.partial_on_progress);
-    Service::new(Identity::new("tools", env!("CARGO_PKG_VERSION")))
+    Service::new("tools", env!("CARGO_PKG_VERSION"))
         .instructions("Long-running tools: they report progress, can be cancelled at any moment and say what they got done.")
         .configure(|config| {
             config.timeouts.serve = deadline;

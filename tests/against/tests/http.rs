@@ -115,7 +115,7 @@ async fn a_call_that_a_client_of_rmcp_cancels_over_http_is_cancelled_at_its_hand
             Ok::<_, ToolError>("never seen")
         }
     });
-    let listener = listen(Service::new(Identity::new("waits", "1")).tool(tool)).await;
+    let listener = listen(Service::new("waits", "1").tool(tool)).await;
     for (name, mode) in modes() {
         let connected = connect(&Answering::agreeable(), &listener, mode).await;
         let request = ClientRequest::CallToolRequest(Request::new(CallToolRequestParams::new("wait")));

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// the revision.
 async fn call(client: &Answering, tool: &'static str, arguments: Value) -> Result<Value, ServiceError> {
     let (client_end, server_end) = tokio::io::duplex(1 << 16);
-    let _serving = adapter_tokio::serve(Arc::new(service(&Options::default())), adapter_tokio::LineIo::whole(server_end));
+    let _serving = adapter_tokio::start(service(&Options::default()), adapter_tokio::LineIo::whole(server_end));
     let mode = ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
     let connected = client.clone().serve_with_lifecycle(client_end, mode).await.expect("a server");
     assert_eq!(connected.peer().peer_info().expect("a server").protocol_version, ProtocolVersion::V_2026_07_28);

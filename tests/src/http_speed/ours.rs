@@ -6,7 +6,7 @@ use std::sync::Arc;
 use endpoint::{Context, Service, Tool};
 use http_service::{ConnectionLimits, HttpService};
 use programs::adapter::Adapter;
-use protocol_core::{Identity, RateWindow};
+use protocol_core::RateWindow;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -21,16 +21,15 @@ struct Report {
 }
 
 pub(super) async fn run<A: Adapter>(adapter: A) -> ExitCode {
-    let service =
-        Service::new(Identity::new("bench", "1")).tool(Tool::new("echo", async |_: Context, Echo { text }: Echo| Ok(text))).tool(
-            Tool::new("report", async |context: Context, Report { count }: Report| {
-                for step in 1..=count {
-                    context.step(step, count);
-                }
-                Ok("done")
-            })
-            .rate_window(RateWindow::UNLIMITED),
-        );
+    let service = Service::new("bench", "1").tool(Tool::new("echo", async |_: Context, Echo { text }: Echo| Ok(text))).tool(
+        Tool::new("report", async |context: Context, Report { count }: Report| {
+            for step in 1..=count {
+                context.step(step, count);
+            }
+            Ok("done")
+        })
+        .rate_window(RateWindow::UNLIMITED),
+    );
     let service = HttpService::new(Arc::new(service), adapter.timed_runtime());
     let listener = adapter.http_listen("127.0.0.1:0".to_owned(), service, ConnectionLimits::default()).await.expect("a port");
     println!("{}", listener.local_addr());

@@ -40,7 +40,7 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
     }
     let (begun, cancel_notes) = (book.clone(), book.clone());
     Some(
-        Service::new(identity())
+        Service::new(identity().name, identity().version)
             .configure(|config| config.timeouts.handler_grace = Duration::from_secs(5))
             .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
             .tool(Tool::new("wait", move |context: Context, ()| {

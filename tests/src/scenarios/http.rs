@@ -60,7 +60,7 @@ fn service(gate: &Arc<Semaphore>) -> (Service, Receiver<String>) {
     let note = move |what: String| drop(noted.lock().expect("no panic").send(what));
     let gate = Arc::clone(gate);
     let note_of_wait = note.clone();
-    let service = Service::new(identity())
+    let service = Service::new(identity().name, identity().version)
         .tool(Tool::new("quick", async |_: Context, (): ()| Ok("done")))
         .tool(Tool::new("deaf", async |_: Context, (): ()| {
             std::future::pending::<()>().await;

@@ -55,9 +55,9 @@ impl Server {
         let gate = Arc::new(Semaphore::new(0));
         let [started, cancelled] = [(); 2].map(|()| Arc::<AtomicUsize>::default());
         let (passes, starts, cancels) = (Arc::clone(&gate), Arc::clone(&started), Arc::clone(&cancelled));
-        let service = Service::new(identity()).tool(Tool::new("quick", async |_: Context, (): ()| Ok("done"))).tool(Tool::new(
-            "slow",
-            move |context: Context, (): ()| {
+        let service = Service::new(identity().name, identity().version)
+            .tool(Tool::new("quick", async |_: Context, (): ()| Ok("done")))
+            .tool(Tool::new("slow", move |context: Context, (): ()| {
                 let (gate, started, cancelled) = (Arc::clone(&passes), Arc::clone(&starts), Arc::clone(&cancels));
                 async move {
                     started.fetch_add(1, Ordering::Relaxed);
@@ -76,8 +76,7 @@ impl Server {
                     }
                     Ok("done")
                 }
-            },
-        ));
+            }));
         let mut config = HttpServerConfig::default();
         config.era = era;
         let service = HttpService::with_config(Arc::new(service), stage.adapter.timed_runtime(), config);

@@ -166,7 +166,8 @@ async fn a_reader_that_is_reset_loses_every_open_call<A: Adapter>(stage: Stage<A
     let error = breaks(&stage, Broken { fails_at_write: false }).await;
     assert_eq!(error.to_string(), "the connection broke: connection reset");
     // The serving end reports the same error.
-    let service = Service::new(identity()).tool(Tool::new("greet", async |_: endpoint::Context, ()| Ok("hello")));
+    let service =
+        Service::new(identity().name, identity().version).tool(Tool::new("greet", async |_: endpoint::Context, ()| Ok("hello")));
     let link = stage.adapter.serve(Arc::new(service), Box::new(Broken { fails_at_write: false }));
     assert_eq!(failed(link.end.await).to_string(), "the connection broke: connection reset");
 }

@@ -11,7 +11,7 @@ use endpoint::{BoxFuture, Context, Runtime, Service, TimedRuntime, Tool};
 use http_service::{ConnectionLimits, HttpServerConfig, HttpService};
 use programs::adapter::Adapter;
 use protocol_core::drive::Timer;
-use protocol_core::{Identity, Instant, Progress};
+use protocol_core::{Instant, Progress};
 use serde_json::json;
 
 use super::Heap;
@@ -28,7 +28,7 @@ pub(super) async fn run<A: Adapter>(adapter: A, heap: &'static Heap) -> ExitCode
             .map(|service| json!({"sessions": service.stats().sessions, "exchanges": service.stats().exchanges, "tasks": tasks, "heap": heap}));
         async move { Ok(counts.unwrap_or_default()) }
     });
-    let mut service = Service::new(Identity::new("soak", "1"))
+    let mut service = Service::new("soak", "1")
         .tool(Tool::new("quick", async |_: Context, (): ()| Ok("done")))
         .tool(count)
         .tool(Tool::new("steps", async |context: Context, (): ()| {

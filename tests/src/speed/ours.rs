@@ -47,7 +47,7 @@ fn service(era: Era) -> Arc<Service> {
         Err::<(), _>(ToolError::Cancelled)
     };
     Arc::new(
-        Service::new(identity())
+        Service::new(identity().name, identity().version)
             .configure(|config| config.era = era)
             .tool(Tool::with_content(EchoTool::Inline.name(), inline).inline())
             .tool(Tool::new(EchoTool::Task.name(), echo))

@@ -119,7 +119,7 @@ fn service() -> Service {
         r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}"#,
     );
     let given = Tool::from_schema("given", schema.expect("a schema"), given).expect("the schema of an object");
-    Service::new(Identity::new("payload", "1"))
+    Service::new("payload", "1")
         .tool(Tool::with_content("result", whole).inline())
         .tool(Tool::new("string", string).inline())
         .tool(Tool::new("note", note).inline())

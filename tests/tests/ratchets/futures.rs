@@ -17,7 +17,7 @@ mod assertions {
     use std::time::Duration;
 
     use ::adapter_io::{ListenTcp, ListenUnix, TcpListener, UnixListener};
-    use ::endpoint::{Call, Cancellation, Context, Endpoint, Peer};
+    use ::endpoint::{Call, Cancellation, Context, Endpoint, Peer, Service};
     use ::engine::{Engine, SendsEarly};
     use ::http_service::{ConnectionLimits, HttpBody, HttpListener, HttpService};
     use ::protocol_core::drive::{Driver, FrameIo, Machine, Timer};
@@ -128,6 +128,7 @@ mod assertions {
     }
 
     fn tokio(path: &Path, options: TesseronOptions, instance: &Instance) {
+        sent("adapter_tokio::serve", ::adapter_tokio::serve(Service::new("s", "1"), ::adapter_tokio::stdio()));
         sent("adapter_tokio::tcp_connect", ::adapter_tokio::tcp_connect("address"));
         sent("adapter_tokio::unix_connect", ::adapter_tokio::unix_connect(path));
         sent("adapter_tokio::stdout_unread", ::adapter_tokio::stdout_unread());
@@ -136,6 +137,7 @@ mod assertions {
     }
 
     fn smol(path: &Path, options: TesseronOptions, instance: &Instance, executor: &Arc<::smol::Executor<'static>>) {
+        sent("adapter_smol::serve", ::adapter_smol::serve(Service::new("s", "1"), ::adapter_smol::stdio()));
         sent("adapter_smol::tcp_connect", ::adapter_smol::tcp_connect("address"));
         sent("adapter_smol::unix_connect", ::adapter_smol::unix_connect(path));
         sent("adapter_smol::stdout_unread", ::adapter_smol::stdout_unread());

@@ -78,8 +78,7 @@ fn any_text_but_a_state_of_the_request_is_refused_with_one_message_and_nothing_r
             async move { Ok(format!("{given:?} {}", context.sample(Sample::new("?")).await?.text)) }
         })
     };
-    let service =
-        |key: u8| Service::new(Identity::new("s", "1")).tool(tool("t")).tool(tool("other")).seal_keys(SealKeys::new([key; 32]));
+    let service = |key: u8| Service::new("s", "1").tool(tool("t")).tool(tool("other")).seal_keys(SealKeys::new([key; 32]));
     let callers = [None, Some("alice"), Some("bob"), Some("")];
     let extensions = |caller: Option<&str>| match caller {
         Some(caller) => Extensions::new().with(Principal::new(caller)),

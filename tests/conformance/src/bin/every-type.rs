@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use adapter_tokio::{serve, stdio};
 use endpoint::{Context, Service, Tool, ToolError};
-use protocol_core::{Identity, Json};
+use protocol_core::Json;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -156,7 +156,7 @@ fn service() -> Result<Service, Box<dyn Error>> {
         result::<(u8, Value)>("a-pair"),
     ];
     let raw = Tool::from_schema("raw", open, async |_: Context, given: Json| Ok(protocol_core::ToolOutput::structured(given)))?;
-    let mut service = Service::new(Identity::new("every-type", "1")).tool(raw);
+    let mut service = Service::new("every-type", "1").tool(raw);
     for tool in arguments.into_iter().flatten().chain(results) {
         service = service.try_tool(tool)?;
     }

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use endpoint::{CompletionRequest, Context, Service, TimedRuntime};
 use http_service::HttpService;
-use protocol_core::{Completion, Identity};
+use protocol_core::Completion;
 
 /// The service with everything that the suite uses.
 #[must_use]
 pub fn service() -> Service {
-    let mut service = Service::new(Identity::new("conformance-server", env!("CARGO_PKG_VERSION")))
+    let mut service = Service::new("conformance-server", env!("CARGO_PKG_VERSION"))
         .configure(|config| config.capabilities.logging = true)
         .completion(async |_: Context, _: CompletionRequest| Ok(Completion::all(["testValue1"])));
     let catalog = service.catalog();
