@@ -5,7 +5,6 @@
 //! | [`Scripted`] | one session; the test is its peer, sends exact frames and compares exact frames |
 //! | [`Pair`] | two sessions on a perfect connection |
 //! | [`World`] | two sessions over links with faults, and operations drawn from a seed |
-//! | [`world::Crowd`] | any number of clients of one server, of any eras, each with links of its own |
 //! | [`FarEnd`] | the transport of an event loop under test: links with faults, and a peer at their other end |
 //! | [`FarEnds`] | the two peers of a gateway under test |
 //! | [`link`] | the links without the sessions: latency, loss, repetition, reordering, damage, splits, stalls |

@@ -11,7 +11,6 @@ use testkit::config::{client_config, server_config, with};
 use testkit::explore::pair::{self, Orders, explore_pair};
 use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::link::{Arrival, Faults, SimLink};
-use testkit::world::{Crowd, Ways};
 use testkit::{Campaign, FarEnd, FarEnds, Happening, Recording, Relay, Watched, Wire, World};
 
 /// Runs code that must panic. Returns the message of the panic.
@@ -187,29 +186,6 @@ fn a_gateway_that_never_stops_sending_fails() {
         FarEnds::new(client_config(), server_config()).pass(&mut Chatty(legs), Instant::ZERO);
     });
     assert!(what.starts_with("a livelock: the gateway goes on"), "{what}");
-}
-
-#[test]
-fn the_clients_of_a_crowd_whose_links_lose_everything_time_out_and_the_crowd_can_be_finished() {
-    let names = ["one", "other"];
-    let clients = names.map(|name| with(client_config(), |config| config.identity.name = name.to_owned()));
-    let mut crowd = Crowd::new(Session::new(server_config(), Instant::ZERO), clients, Ways::Lanes, 1);
-    (0..2).for_each(|at| crowd.faults(at, |faults| *faults = Faults::losing_everything()));
-    crowd.run_for(Duration::from_secs(3_600));
-    assert!((0..2).all(|at| crowd.client(at).is_closed() && !crowd.client(at).is_ready()), "the handshake has timed out");
-    assert_eq!(crowd.coverage().of(Happening::Request), 0);
-    crowd.finish();
-}
-
-#[test]
-fn a_crowd_without_clients_or_with_a_name_that_contains_another_panics() {
-    let crowd = |names: &[&str]| {
-        let clients = names.iter().map(|name| with(client_config(), |config| config.identity.name = (*name).to_owned()));
-        let clients: Vec<_> = clients.collect();
-        failure(|| drop(Crowd::new(Session::new(server_config(), Instant::ZERO), clients, Ways::Channel, 1)))
-    };
-    assert!(crowd(&[]).contains("a crowd needs at least one client"));
-    assert!(crowd(&["a", "ab"]).contains("the name of client 0 is part of that of another"));
 }
 
 /// The owner of the server never responds: the calls of its peer end at their deadlines, and the case ends.

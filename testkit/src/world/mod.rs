@@ -1,12 +1,10 @@
 //! A [`World`] of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is checked
-//! against the guarantees G1 to G16 except G10, which needs two runs (G8 only after [`World::check_needless_timeouts`]). A [`Crowd`] has
-//! any number of clients of one server.
+//! against the guarantees G1 to G16 except G10, which needs two runs (G8 only after [`World::check_needless_timeouts`]).
 //!
 //! A world applies [operations](ops), four bytes each, and otherwise only delivers messages or bytes. So it is a pure function of its
 //! operations and its seed: [`World::trace`] of two equal runs is equal. Only the operations about time move the clock: to the next instant
 //! at which something happens ([`World::next`]), to a time before or after it, or by a span.
 
-mod crowd;
 pub mod lanes;
 pub mod ops;
 mod storm;
@@ -28,7 +26,6 @@ use crate::coverage::Coverage;
 use crate::link::{Arrival, Faults, LinkBroken, Read, SimLink, SimStream};
 use crate::watched::{Shared, lock};
 use crate::{Subject, Watched};
-pub use crowd::{Crowd, Ways};
 use lanes::{Lanes, Seen};
 pub use storm::storm;
 

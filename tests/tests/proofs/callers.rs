@@ -3,7 +3,7 @@
 //!
 //! * With lanes: each client has a lane of its own, all clients use the same ids, and their eras differ: one makes the handshake, one makes
 //!   stateless requests after a probe, and one makes them after a probe that the test answers itself.
-//! * On one channel: all requests are stateless. The `Crowd` (`testkit::world`) gives the requests of different clients different ids, and
+//! * On one channel: all requests are stateless. The [`Crowd`] gives the requests of different clients different ids, and
 //!   finds the client of each frame by its id.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,8 +16,9 @@ use protocol_core::{
 use testkit::broken::{Broken, Fault};
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::json;
-use testkit::world::{Crowd, Ways};
 use testkit::{Rng, Subject, Watched};
+
+use crate::crowd::{Crowd, Ways};
 
 /// The names of the clients. With lanes, client 0 makes the handshake and has lane 0, the channel, since frames that belong to no call are
 /// sent there.
@@ -71,7 +72,7 @@ impl<S: Subject> Users<S> {
                 config.capabilities.sampling = at != 2;
             })
         };
-        let mut crowd = Crowd::new(server, (0..3).map(config), ways, 0);
+        let mut crowd = Crowd::new(server, (0..3).map(config), ways);
         for at in (0..3).filter(|at| *at == 2 || ways == Ways::Channel) {
             let client = crowd.client_mut(at);
             client.poll_transmit().expect("the probe");
@@ -206,7 +207,7 @@ impl<S: Subject> Users<S> {
             match rng.below(8) {
                 0 => self.act(at, number),
                 1..=3 => self.arrive(at),
-                4 | 5 => _ = self.crowd.arrive_at_client(at),
+                4 | 5 => self.crowd.arrive_at_client(at),
                 _ => self.serve(rng.below(64), number),
             }
             self.send_and_handle();

@@ -3,6 +3,7 @@
 
 mod callers;
 mod corpus;
+mod crowd;
 mod explore;
 mod gateway;
 mod hostile_peer;
