@@ -82,50 +82,6 @@ fn the_caller_of_a_request_is_reported_with_its_identity_its_capabilities_and_it
 }
 
 #[test]
-fn no_data_of_one_caller_is_reported_for_the_next() {
-    let mut server = Scripted::new(server_config());
-    let frame = |id: u64, version: &str, declares: &str, info: &str| {
-        let meta = format!(
-            r#""_meta":{{"io.modelcontextprotocol/protocolVersion":{version},"io.modelcontextprotocol/clientCapabilities":{declares}{info}}}"#
-        );
-        request(id, "tools/list", &format!("{{{meta}}}"))
-    };
-    let named = r#","io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"},"io.modelcontextprotocol/logLevel":"debug""#;
-    for (id, declares, info, expected) in [
-        (1, r#"{"sampling":{}}"#, named, ("a", true, Some(Level::Debug))),
-        (2, r#"{"sampling":{}}"#, "", ("", true, None)),
-        (3, "{}", named, ("a", false, Some(Level::Debug))),
-        (4, "{}", "", ("", false, None)),
-        (5, r#"{"sampling":{}}"#, named, ("a", true, Some(Level::Debug))),
-    ] {
-        server.frame(&frame(id, r#""2026-07-28""#, declares, info));
-        let events = server.events();
-        let [Event::Request { caller, .. }] = events.as_slice() else { panic!("{events:?}") };
-        let seen = (caller.identity().name.as_str(), caller.capabilities().sampling, caller.log_level());
-        assert_eq!(seen, expected, "request {id}");
-    }
-}
-
-#[test]
-fn an_extension_of_one_caller_is_not_one_of_the_next() {
-    let mut server = Scripted::new(server_config());
-    for (id, declares, settings) in [
-        (1, r#"{"extensions":{"a.b/c":{"depth":2}}}"#, Some(r#"{"depth":2}"#)),
-        (2, "{}", None),
-        (3, r#"{"extensions":{"a.b/d":{"depth":3}}}"#, None),
-        (4, r#"{"extensions":{"a.b/c":true}}"#, None),
-        (5, r#"{"extensions":{"a.b/d":{},"a.b/c":{}},"sampling":{}}"#, Some("{}")),
-        (6, r#"{"extensions":["a.b/c"]}"#, None),
-        (7, r#"{"sampling":{}}"#, None),
-    ] {
-        server.frame(&stateless_request(id, "tools/list", "", declares, ""));
-        let events = server.events();
-        let [Event::Request { caller, .. }] = events.as_slice() else { panic!("{events:?}") };
-        assert_eq!(caller.peer().extension("a.b/c").as_ref().map(protocol_core::Json::as_str), settings, "request {id}");
-    }
-}
-
-#[test]
 fn both_ends_declare_their_extensions_in_both_eras() {
     let extend = |config: &mut protocol_core::Config| {
         config.extensions.insert("a.b/c".into(), json(r#"{"depth":2}"#));
@@ -159,6 +115,7 @@ fn a_request_is_read_alike_alone_and_after_any_other_request() {
     const OTHER_VERSION: &str = r#""io.modelcontextprotocol/protocolVersion":"2027-01-01""#;
     const NO_CAPABILITIES: &str = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
     const SAMPLING: &str = r#""io.modelcontextprotocol/clientCapabilities":{"sampling":{}}"#;
+    const EXTENSION: &str = r#""io.modelcontextprotocol/clientCapabilities":{"extensions":{"a.b/c":{"depth":2}}}"#;
     const NAME: &str = r#""io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"}"#;
     const OTHER_NAME: &str = r#""io.modelcontextprotocol/clientInfo":{"name":"b","version":"1"}"#;
     const INVALID_INFO: &str = r#""io.modelcontextprotocol/clientInfo":{"version":"1"}"#;
@@ -178,6 +135,8 @@ fn a_request_is_read_alike_alone_and_after_any_other_request() {
         &[TRACE, VERSION, SAMPLING, NAME],
         &[VERSION, SAMPLING, OTHER_NAME],
         &[VERSION, SAMPLING, &long_name],
+        &[VERSION, EXTENSION],
+        &[VERSION, EXTENSION, NAME],
         &[LEVEL, VERSION, NO_CAPABILITIES],
         // Another member stands between those that name the caller.
         &[VERSION, TOKEN, NO_CAPABILITIES, NAME],
