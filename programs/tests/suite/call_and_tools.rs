@@ -7,8 +7,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -398,18 +396,6 @@ fn a_call_that_times_out_is_status_3() {
 }
 
 #[test]
-fn a_deadline_of_the_server_ends_the_call_of_a_stuck_tool() {
-    let audit = Scratch::new("audit");
-    let flags = ["--deadline", "0.2", "--audit", audit.to_str().expect("a path in UTF-8")];
-    let start = Instant::now();
-    let ended = call_tools(&["stuck"], &flags).with(1);
-    assert!(start.elapsed() < Duration::from_secs(4), "the caller does not wait for the handler");
-    assert_eq!(ended.out, "");
-    let line = fs::read_to_string(&audit).expect("an audit file");
-    assert_eq!(line, "{\"tool\":\"stuck\",\"outcome\":\"timeout\",\"done\":false,\"steps\":null,\"partial\":null}\n");
-}
-
-#[test]
 fn a_call_that_reaches_its_deadline_prints_the_partial_result() {
     let items: Vec<_> = (0..100).map(|item| item.to_string()).collect();
     let arguments = serde_json::json!({ "items": items, "step_ms": 30 }).to_string();
@@ -593,81 +579,6 @@ fn each_round_of_a_call_may_go_to_another_process_that_has_the_key() {
         start("tools", ["--seal-key", wrong.to_str().expect("UTF-8")], Stdio::null()).end().complained(4, words);
     }
     start("tools", ["--seal-key", "/no/such/key"], Stdio::null()).end().complained(4, "/no/such/key");
-}
-
-/// A load balancer: two servers behind one address, which get the requests in turn.
-struct Balancer {
-    servers: [String; 2],
-    next: AtomicUsize,
-    /// The number of tool calls that each server has received.
-    calls: [AtomicUsize; 2],
-}
-
-impl Balancer {
-    /// Starts to forward each request to the next server, on a connection of its own. Returns the URL.
-    fn start(self: &Arc<Self>) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let balancer = Arc::clone(self);
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let balancer = Arc::clone(&balancer);
-                thread::spawn(move || balancer.forward(client));
-            }
-        });
-        format!("http://{address}/mcp")
-    }
-
-    /// Forwards one request with its body, and its response until the server closes the connection.
-    fn forward(&self, mut client: TcpStream) {
-        let mut lines = BufReader::new(client.try_clone().expect("a socket"));
-        let (mut head, mut length) = (String::from("Connection: close\r\n"), 0);
-        let mut request = String::new();
-        if lines.read_line(&mut request).unwrap_or(0) == 0 {
-            return;
-        }
-        loop {
-            let mut line = String::new();
-            lines.read_line(&mut line).expect("a head");
-            if let Some((_, value)) = line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length")) {
-                length = value.trim().parse().expect("a length");
-            }
-            head.push_str(&line);
-            if line == "\r\n" {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        lines.read_exact(&mut body).expect("a body");
-        let number = self.next.fetch_add(1, Ordering::Relaxed) % 2;
-        if String::from_utf8_lossy(&body).contains("tools/call") {
-            self.calls[number].fetch_add(1, Ordering::Relaxed);
-        }
-        let mut server = TcpStream::connect(&self.servers[number]).expect("a server");
-        server.write_all(&[request.as_bytes(), head.as_bytes(), &body].concat()).expect("a reader");
-        let _ = std::io::copy(&mut server, &mut client);
-    }
-}
-
-#[test]
-fn a_call_through_a_load_balancer_is_served_by_two_processes_in_turn() {
-    let key = Scratch::new("key");
-    fs::write(&key, "5c".repeat(32)).expect("a file");
-    let key = key.to_str().expect("UTF-8");
-    let started = [(), ()].map(|()| {
-        let mut tools = start("tools", ["--http", "127.0.0.1:0", "--seal-key", key], Stdio::null());
-        let line = tools.until_error_line("listening on http://");
-        let url = line.rsplit(' ').next().expect("a URL").to_owned();
-        (tools, url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("a URL").to_owned())
-    });
-    let servers = [started[0].1.clone(), started[1].1.clone()];
-    let balancer = Arc::new(Balancer { servers, next: AtomicUsize::new(0), calls: Default::default() });
-    let url = balancer.start();
-    let asked = ["--answer", r#"{"name":"Ada"}"#, "--sample-reply", "Fine.", "survey", r#"{"topic":"tea"}"#];
-    let ended = call(&[&["--era", "modern", "--url", &url][..], &asked].concat()).with(0);
-    assert_eq!(ended.out, "{\"participant\":\"Ada\",\"number\":1,\"opinion\":\"Fine.\",\"publish\":true}\n", "{ended:?}");
-    let calls = balancer.calls.each_ref().map(|calls| calls.load(Ordering::Relaxed));
-    assert_eq!(calls, [2, 2], "the first request and three retries");
 }
 
 #[test]
