@@ -1173,21 +1173,6 @@ fn an_address_or_a_header_that_cannot_be_used_is_reported_in_one_line() {
 }
 
 #[test]
-fn an_old_server_is_called_after_any_error_or_invalid_result_for_the_probe() {
-    let answers = [
-        r#""error":{"code":-32601,"message":"Method not found"}"#,
-        r#""error":{"code":-32000,"message":"not initialized"}"#,
-        r#""result":{}"#,
-        r#""result":"what?""#,
-    ];
-    for answer_to_probe in answers {
-        let script = format!("read -r probe; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{answer_to_probe}}}'\n{}", old_server());
-        let ended = call(&["--era", "auto", "chatty", "--", "sh", "-c", &script]).with(0);
-        assert_eq!(ended.out, "old\n", "{answer_to_probe}: {ended:?}");
-    }
-}
-
-#[test]
 fn an_old_server_that_ignores_the_probe_is_called_after_the_timeout_of_the_probe() {
     let script = format!("read -r probe\n{}", old_server());
     let ended = call(&["--era", "auto", "--start-timeout", "1", "chatty", "--", "sh", "-c", &script]).with(0);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Event, Gone, InboundId, InputRequest, Lane, Level, LogRecord, Progress, RateWindow, Reply, ReplyKind, RouteKind, RpcError,
-    ServeOptions, ToolOutput,
+    Event, Gone, InboundId, InputRequest, Lane, Level, LogRecord, Progress, RateWindow, Reply, RouteKind, RpcError, ServeOptions,
+    ToolOutput,
 };
 use testkit::config::app_config;
 use testkit::config::{server_config, with};
@@ -200,44 +200,4 @@ fn a_stopped_lane_does_not_affect_the_others() {
 #[test]
 fn a_lost_lane_does_not_affect_the_others() {
     campaign(Trouble::Loss);
-}
-
-#[test]
-fn a_lane_with_too_many_refusals_is_closed_and_does_not_affect_the_others() {
-    for is_tesseron in [false, true] {
-        let [mut calm, mut disturbed] = [Bench::new(is_tesseron), Bench::new(is_tesseron)];
-        let mut rng = Rng::new(7);
-        let flood = Lane::new(77);
-        let is_closed = |event: &Event| matches!(event, Event::LaneClosed { lane, .. } if *lane == flood);
-        let mut refused = 0;
-        for _ in 0..400 {
-            for _ in 0..8 {
-                if !disturbed.end.session.wants_input(flood) || disturbed.observed.events.iter().any(is_closed) {
-                    break;
-                }
-                let call = r#"{"jsonrpc":"2.0","id":9000,"method":"no/such"}"#;
-                let received =
-                    disturbed.end.session.handle_frame(call.into(), flood, disturbed.end.now).expect("the lane takes frames");
-                let _ = disturbed.end.session.set_writable(flood, false, disturbed.end.now);
-                refused += received.replies;
-            }
-            let number = rng.number();
-            for bench in [&mut calm, &mut disturbed] {
-                bench.act(number, None);
-            }
-            disturbed.observed.events.retain(|event| event.violation().is_none());
-            calm.observed.events.retain(|event| event.violation().is_none());
-        }
-        assert!(refused >= 256, "{refused}");
-        let before = disturbed.observed.events.len();
-        disturbed.observed.events.retain(|event| !is_closed(event));
-        assert!(before > disturbed.observed.events.len(), "the lane was closed");
-        assert!(!disturbed.observed.frames.contains_key(&flood), "no frame was sent on it");
-        assert_eq!(calm.observed.of_others(&[]), disturbed.observed.of_others(&[]));
-        let errors = [&calm, &disturbed].map(|bench| {
-            let all = bench.observed.frames.values().flatten();
-            all.filter(|(kind, _)| *kind == RouteKind::Reply(ReplyKind::Error)).count()
-        });
-        assert!(errors[0] == errors[1] && errors[0] > 0);
-    }
 }

@@ -7,14 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use protocol_core::mcp::Era;
-use protocol_core::{
-    Elicit, ElicitResult, Event, InputRequest, InputResponse, InputRound, Invoke, Lane, Notification, Reply, SubscriptionFilter,
-    ToolOutput,
-};
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::json;
 use testkit::world::ops;
-use testkit::{Campaign, Pair, Rng, World};
+use testkit::{Campaign, Rng, World};
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
@@ -139,63 +134,4 @@ fn every_transition_that_a_campaign_counts_is_a_row_of_a_table() {
     let counts = ["call", "serve", "call-over-rounds", "serve-stateless", "listen"].map(of);
     println!("{counts:?}");
     assert!(counts.iter().all(|count| *count >= 15), "{counts:?}");
-}
-
-#[test]
-fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
-    let client = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));
-    let mut pair = Pair::with(client, server_config());
-    // A subscription: it is accepted, and a notification waits while the lane is stopped.
-    pair.client.invoke(Invoke::subscribe("u:0"));
-    let listen = pair.run().server.request();
-    let mut offered = SubscriptionFilter::default();
-    offered.uris = vec!["u:0".into()];
-    let (now, server) = (pair.server.now, &mut pair.server.session);
-    server.accept_subscription(listen, &offered, now).unwrap();
-    let changed = Notification::ResourceUpdated { uri: "u:0".into() };
-    server.publish(&changed, now);
-    server.set_writable(Lane::CHANNEL, false, now).unwrap();
-    server.publish(&changed, now);
-    server.publish(&Notification::ToolsChanged, now);
-    server.set_writable(Lane::CHANNEL, true, now).unwrap();
-    pair.run().client.drain();
-    // A call of three exchanges: the first returns a round with an input request, the second one with only a state, the third a result.
-    pair.client.call();
-    let form = InputRequest::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
-    for round in [InputRound::new().ask("a", form).with_state("1"), InputRound::new().with_state("2")] {
-        let id = pair.run().server.request();
-        pair.server.session.finish_round(id, round, pair.server.now).unwrap();
-        pair.run();
-        let asked = pair.client.events().into_iter().find_map(|event| match event {
-            Event::InputRequested { key, .. } => Some(key),
-            _ => None,
-        });
-        if let Some(key) = asked {
-            let answer = InputResponse::Elicit(ElicitResult::Accept(json("{}")));
-            pair.client.session.provide_input(key, answer, pair.client.now).unwrap();
-        }
-    }
-    pair.at(400);
-    let id = pair.server.request();
-    pair.server.reply(id, Reply::Tool(ToolOutput::text("ok")));
-    pair.run();
-    let mut coverage = pair.client.session.coverage().clone();
-    coverage.add(pair.server.session.coverage());
-    let met: BTreeSet<_> = coverage.transitions().collect();
-    for row in [
-        ["listen", "Requested", "accept"],
-        ["listen", "Listening", "publish a wanted notification"],
-        ["listen", "Listening", "publish a wanted notification, with its lane stopped"],
-        ["listen", "Waiting", "publish another notification"],
-        ["listen", "Waiting", "its lane is resumed"],
-        ["call-over-rounds", "Written", "the request is polled"],
-        ["call-over-rounds", "InFlight", "a round"],
-        ["call-over-rounds", "AskedByResult", "our answer to the round"],
-        ["call-over-rounds", "InFlight", "a round with a state alone"],
-        ["call-over-rounds", "Delayed", "50 ms"],
-        ["call-over-rounds", "InFlight", "a result"],
-        ["serve-stateless", "Active", "respond"],
-    ] {
-        assert!(met.contains(&row), "{row:?} is not among {met:?}");
-    }
 }

@@ -5,7 +5,7 @@ use protocol_core::{Close, CloseReason, TransportEnd};
 use serde_json::{Value, json};
 use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
 use testkit::scripted::{cancelled, notification, request};
-use tests::bridge::{ACTIONS, Invoked, RESOURCES, Rig, answered, call_tool, config, credentials, hello, resume, sampled, value};
+use tests::bridge::{ACTIONS, Invoked, RESOURCES, Rig, answered, call_tool, config, hello, sampled, value};
 
 /// A bridge with the apps `good` and `bad`. Call 1 runs at `good`, and call 2 at `bad`.
 struct TwoApps {
@@ -487,46 +487,4 @@ fn frames_for_a_closed_leg_are_ignored() {
     rig.bridge.close_app(rig.apps[bad].channel, Close::Now, rig.now);
     assert!(rig.deliver().agent_received().is_empty() && rig.events().is_empty());
     assert!(rig.bridge.is_closed(leg) && rig.bridge.poll_transmit(leg).is_none() && rig.bridge.stats(leg).is_none());
-}
-
-#[test]
-fn an_app_cannot_resume_the_session_of_another() {
-    let join = |rig: &mut Rig, id: &str| {
-        let app = rig.dial();
-        rig.app(app, &hello(id, ACTIONS, RESOURCES));
-        let (session, token) = credentials(&rig.app_response(app, 1));
-        rig.claim(app);
-        (app, session, token)
-    };
-    let mut rig = Rig::new();
-    let (good, session, token) = join(&mut rig, "good");
-    let (bad, _, other_token) = join(&mut rig, "bad");
-    let attempts = [
-        ("good", session.as_str(), other_token.as_str()),
-        ("good", session.as_str(), "guessed"),
-        ("good", session.as_str(), ""),
-        ("bad", session.as_str(), token.as_str()),
-        ("good", "s_1", "x"),
-        ("good", "", ""),
-        ("good", "../x", "y"),
-    ];
-    let try_all = |rig: &mut Rig| {
-        for (app, session, token) in attempts {
-            let thief = rig.dial();
-            rig.app(thief, &resume(app, session, token));
-            assert_eq!(rig.app_response(thief, 1)["error"]["code"], -32011, "{app} {session} {token}");
-        }
-    };
-    rig.call(1, "good__t").call(2, "bad__t");
-    let (good_call, bad_call) = (rig.invoked(good), rig.invoked(bad));
-    try_all(&mut rig);
-    let mut both = TwoApps { rig, good, bad, good_call, bad_call };
-    both.check_good_app();
-    // After the end of its channel, too, the session can be resumed only with its app id and its token.
-    let TwoApps { mut rig, .. } = both;
-    rig.lose(good);
-    try_all(&mut rig);
-    let again = rig.dial();
-    rig.app(again, &resume("good", &session, &token));
-    assert_eq!(rig.app_response(again, 1)["result"]["sessionId"], session);
 }
