@@ -658,7 +658,7 @@ fn only_some_handlers_of_clients_that_disconnect_have_a_grace() {
             Ok("never")
         }
     });
-    let service = Service::new(Identity::new("server", "1")).tool(deaf);
+    let service = Service::new("server", "1").tool(deaf);
     let mut bench = Bench::serving(service, Arc::default(), |config| config.limits.ended_sessions = 3);
     for _ in 0..50 {
         let client = bench.call("deaf");
