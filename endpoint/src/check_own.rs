@@ -127,6 +127,8 @@ struct Rules {
     members: Vec<Member>,
     /// The number of members that are tags: those with a constant.
     tags: usize,
+    /// A bit for each of the first members that is required.
+    required: u64,
     /// The schemas of members whose name is an integer.
     integers: Vec<(Integers, Schema)>,
     others: Option<Schema>,
@@ -266,6 +268,8 @@ impl Compiler<'_> {
             }
         }
         rules.tags = rules.members.iter().filter(|member| member.is_tag()).count();
+        let required = rules.members.iter().enumerate().filter(|(_, member)| member.required);
+        rules.required = required.filter_map(|(index, _)| bit(index)).fold(0, |bits, bit| bits | bit);
         Ok(match rules.parts[..] {
             _ if restricting == 0 => Schema::Any,
             [Part::At(target)] if restricting == 1 => Schema::At(target),
@@ -438,9 +442,7 @@ impl Rules {
 
     /// The member with this key, and its index.
     fn member(&self, key: Key<'_>) -> Option<(usize, &Member)> {
-        let plain = key.plain();
-        let is_named = |name: &String| plain.map_or_else(|| key.is(name), |plain| plain == name.as_bytes());
-        self.members.iter().enumerate().find(|(_, member)| is_named(&member.name))
+        self.members.iter().enumerate().find(|(_, member)| key.is(&member.name))
     }
 }
 
@@ -547,35 +549,51 @@ const TOO_LONG: &str = "takes too long to check";
 impl Check<'_> {
     /// Checks the value after the position of `walk`, and moves after it, unless the result is decided.
     fn schema(&mut self, schema: &Schema, walk: &mut Walk<'_>) {
+        let (mut schema, outer) = (schema, self.depth);
+        while self.descend(schema, walk) {
+            match schema {
+                Schema::At(target) => {
+                    schema = self.checker.at(*target);
+                    continue;
+                }
+                Schema::Any => {}
+                Schema::Never => {
+                    self.wrong(format_args!("False schema does not allow {}", Shown(*walk)));
+                    walk.value();
+                }
+                Schema::Rules(rules) => {
+                    let is_decided = rules.parts.iter().any(|part| {
+                        self.part(part, *walk);
+                        self.is_decided()
+                    });
+                    if !is_decided {
+                        self.rules(rules, walk);
+                    }
+                }
+            }
+            break;
+        }
+        self.depth = outer;
+    }
+
+    /// Counts a schema. If it allows any value, or a limit is reached, moves after the value and returns `false`.
+    #[inline]
+    fn descend(&mut self, schema: &Schema, walk: &mut Walk<'_>) -> bool {
         if let Schema::Any = schema {
-            return self.skip(walk);
+            self.skip(walk);
+            return false;
         }
         if self.depth == MAX_DEPTH {
             self.give_up("is nested too deep");
-            return self.skip(walk);
+            self.skip(walk);
+            return false;
         }
         if !self.spend(1) {
-            return self.skip(walk);
+            self.skip(walk);
+            return false;
         }
         self.depth = self.depth.saturating_add(1);
-        match schema {
-            Schema::Any => {}
-            Schema::Never => {
-                self.wrong(format_args!("False schema does not allow {}", Shown(*walk)));
-                walk.value();
-            }
-            Schema::At(target) => self.schema(self.checker.at(*target), walk),
-            Schema::Rules(rules) => {
-                let is_decided = rules.parts.iter().any(|part| {
-                    self.part(part, *walk);
-                    self.is_decided()
-                });
-                if !is_decided {
-                    self.rules(rules, walk);
-                }
-            }
-        }
-        self.depth = self.depth.saturating_sub(1);
+        true
     }
 
     /// Moves after a value that may be any.
@@ -815,7 +833,7 @@ impl Check<'_> {
                 }
             }
             let schema = first.next().or(rules.items.as_ref()).unwrap_or(&Schema::Any);
-            self.below(&count, schema, walk);
+            self.below(count, schema, walk);
             if self.is_decided() {
                 return;
             }
@@ -849,7 +867,11 @@ impl Check<'_> {
             }
             let value = *walk;
             let mut schemas = 0_usize;
-            let listed = rules.member(key);
+            // Most keys have no escapes.
+            let listed = match key.plain() {
+                Some(plain) => rules.members.iter().enumerate().find(|(_, member)| member.name.as_bytes() == plain),
+                None => rules.member(key),
+            };
             if let Some((index, Member { schema, .. })) = listed {
                 if given.has(index) {
                     return self.give_up(UNUSUAL);
@@ -857,13 +879,13 @@ impl Check<'_> {
                 given.add(index);
                 if let Some(schema) = schema {
                     schemas = 1;
-                    self.below(&Name(key), schema, walk);
+                    self.below(Name(key), schema, walk);
                 }
             }
             for (_, schema) in rules.integers.iter().filter(|(integers, _)| integers.has(&key.name())) {
                 schemas = schemas.saturating_add(1);
                 *walk = value;
-                self.below(&Name(key), schema, walk);
+                self.below(Name(key), schema, walk);
             }
             match &rules.others {
                 _ if schemas > 0 => {}
@@ -881,7 +903,7 @@ impl Check<'_> {
                 }
                 Some(schema) => {
                     schemas = 1;
-                    self.below(&Name(key), schema, walk);
+                    self.below(Name(key), schema, walk);
                 }
             }
             if self.is_raw && schemas > 0 && listed.is_none() && !given.add_other(key) {
@@ -894,6 +916,9 @@ impl Check<'_> {
         if count > 0 {
             let were = if count == 1 { "was" } else { "were" };
             self.wrong(format_args!("Additional properties are not allowed ({unexpected} {were} unexpected)"));
+        }
+        if given.first & rules.required == rules.required && rules.members.len() <= u64::BITS as usize {
+            return;
         }
         for (_, member) in rules.members.iter().enumerate().filter(|(index, member)| member.required && !given.has(*index)) {
             self.wrong(format_args!("{} is a required property", Value::from(&*member.name)));
@@ -922,11 +947,11 @@ impl Check<'_> {
         }
     }
 
-    fn below(&mut self, step: &dyn Display, schema: &Schema, walk: &mut Walk<'_>) {
+    fn below(&mut self, step: impl Display, schema: &Schema, walk: &mut Walk<'_>) {
         if let Found::First(_) = self.found {
             return self.schema(schema, walk);
         }
-        let begin = self.path.enter(step);
+        let begin = self.path.enter(&step);
         self.schema(schema, walk);
         self.path.leave(begin);
     }
