@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use protocol_core::{
-    AskError, CancelReason, CheckpointError, Content, Event, InputRequest, Level, LogRecord, NotLive, Op, Progress, ProgressError,
-    Reply, RpcError, ServeOptions, ToolOutput, TransportEnd, Violation,
+    AskError, CancelReason, CheckpointError, Content, Event, InboundId, InputRequest, Level, LogRecord, NotLive, Op, Progress,
+    ProgressError, Reply, RpcError, ServeOptions, ToolOutput, TransportEnd, Violation,
 };
 use testkit::Scripted;
 use testkit::config::{server_config, with};
@@ -193,6 +193,38 @@ fn a_cancel_is_reported_once_and_later_methods_for_the_call_are_refused() {
     assert_eq!(session.respond(id, Reply::Tool(ToolOutput::text("late")), now), Err(NotLive));
     assert_eq!((session.stats().inbound_calls, session.stats().cancelled_calls), (0, 0));
     server.at(1_000_000).expect_silence();
+}
+
+#[test]
+fn no_frame_is_sent_for_a_call_after_its_cancel_at_any_point() {
+    type Reach = fn(&mut Scripted, InboundId);
+    let points: [(&str, Reach); 5] = [
+        ("at once", |_, _| {}),
+        ("progress waits to be sent", |server, id| {
+            server.report(id, Progress::value(1.0));
+        }),
+        ("progress is kept for later", |server, id| {
+            let window = protocol_core::RateWindow::new(0, Duration::from_secs(1));
+            server.session.configure(id, ServeOptions::default().with_window(window), server.now).unwrap();
+            server.report(id, Progress::value(1.0));
+        }),
+        ("a question waits to be sent", |server, id| {
+            server.ask(id, InputRequest::Roots);
+        }),
+        ("a deadline is set", |server, id| {
+            let deadline = ServeOptions::default().with_deadline(Duration::from_secs(1));
+            server.session.configure(id, deadline, server.now).unwrap();
+        }),
+    ];
+    for (name, reach) in points {
+        let mut server = Scripted::server(server_config());
+        let id = server.receive_call(1);
+        reach(&mut server, id);
+        server.frame(&cancelled(1)).at(1_000_000);
+        server.session.respond(id, Reply::Tool(ToolOutput::text("late")), server.now).unwrap_err();
+        assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }], "{name}");
+        assert_eq!(server.sent(), Vec::<String>::new(), "{name}");
+    }
 }
 
 #[test]
