@@ -41,7 +41,7 @@ where
 }
 
 /// Starts to serve `service` as [`start`] does, in a task on `executor`.
-pub fn start_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, transport: I) -> Connection
+pub fn start_on<I>(executor: &Arc<Executor<'static>>, service: impl Into<Arc<Service>>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {

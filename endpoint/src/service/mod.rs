@@ -126,12 +126,11 @@ impl Service {
     /// If the service has a value of this type already.
     #[must_use]
     #[track_caller]
-    #[allow(clippy::panic, reason = "misuse that shows as soon as the program starts")]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        match self.states.add(value) {
-            Ok(()) => self,
-            Err(name) => panic!("the service has a state of type `{name}` already: a handler could not tell them apart"),
-        }
+        let reason = "the service has one of this type already: a handler could not tell them apart";
+        let refused = |name: &str| Refused { kind: "state", name: name.into(), reason: reason.into() };
+        registered(self.states.add(value).map_err(refused));
+        self
     }
 
     /// Checks that each handler gets the states that it takes. This is checked when the service is first shared, that is when its
@@ -334,12 +333,9 @@ impl Service {
     /// If a handler takes a [`State`] that the service does not have. [`Service::check`] returns an error instead.
     #[must_use]
     #[track_caller]
-    #[allow(clippy::panic, reason = "misuse that shows as soon as the program starts")]
     pub fn config(&self) -> Config {
-        if !self.catalog.is_shared()
-            && let Err(refused) = self.check()
-        {
-            panic!("{refused}");
+        if !self.catalog.is_shared() {
+            registered(self.check());
         }
         let mut config = self.config.clone();
         let offers = &mut config.capabilities;
@@ -576,9 +572,9 @@ impl fmt::Debug for Service {
 
 #[track_caller]
 #[allow(clippy::panic, reason = "misuse that shows as soon as the program starts")]
-fn registered(service: Result<Service, Refused>) -> Service {
-    match service {
-        Ok(service) => service,
+fn registered<T>(registered: Result<T, Refused>) -> T {
+    match registered {
+        Ok(registered) => registered,
         Err(refused) => panic!("{refused}"),
     }
 }

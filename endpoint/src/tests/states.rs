@@ -129,7 +129,7 @@ fn what_a_catalog_adds_to_a_shared_service_is_refused_at_once_without_its_state(
 }
 
 #[test]
-#[should_panic(expected = "the service has a state of type `u8` already")]
+#[should_panic(expected = "state `u8`: the service has one of this type already")]
 fn a_second_state_of_a_type_is_refused() {
     let _ = service().state(1_u8).state(2_u8);
 }
