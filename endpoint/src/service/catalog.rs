@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
-use super::handler::{Need, States};
+use super::handler::{Needs, States};
 use super::{Prompt, Refused, Resource, ResourceTemplate, Tool, prompt, resource, tool};
 use crate::state::{ListKind, Shared};
 use protocol_core::dialect::{Notification, tesseron};
@@ -65,6 +65,14 @@ impl Entries {
     }
 }
 
+/// What becomes of an entry of the same name.
+#[derive(Clone, Copy)]
+pub(super) enum Insert {
+    /// There must be none.
+    New,
+    OrReplace,
+}
+
 /// The sessions whose peers are notified of changes, in the order in which they began.
 #[derive(Default)]
 struct Sessions {
@@ -120,7 +128,7 @@ impl Catalog {
     /// # Errors
     /// As for [`Service::try_tool`](crate::Service::try_tool). Nothing is changed then.
     pub fn add_tool(&self, tool: Tool) -> Result<(), Refused> {
-        self.insert_tool(tool)?;
+        self.insert_tool(tool, Insert::OrReplace)?;
         self.announce(ListKind::Tools);
         Ok(())
     }
@@ -135,7 +143,7 @@ impl Catalog {
     /// # Errors
     /// As for [`Service::try_prompt`](crate::Service::try_prompt). Nothing is changed then.
     pub fn add_prompt(&self, prompt: Prompt) -> Result<(), Refused> {
-        self.insert_prompt(prompt)?;
+        self.insert_prompt(prompt, Insert::OrReplace)?;
         self.announce(ListKind::Prompts);
         Ok(())
     }
@@ -150,7 +158,7 @@ impl Catalog {
     /// # Errors
     /// [`Refused`] if it takes a [`State`](crate::State) that the service does not have. Nothing is changed then.
     pub fn add_resource(&self, resource: Resource) -> Result<(), Refused> {
-        self.insert_resource(resource)?;
+        self.insert_resource(resource, Insert::OrReplace)?;
         self.announce(ListKind::Resources);
         Ok(())
     }
@@ -166,7 +174,7 @@ impl Catalog {
     /// # Errors
     /// As for [`Catalog::add_resource`]. Nothing is changed then.
     pub fn add_resource_template(&self, template: ResourceTemplate) -> Result<(), Refused> {
-        self.insert_resource_template(template)?;
+        self.insert_resource_template(template, Insert::OrReplace)?;
         self.announce(ListKind::Resources);
         Ok(())
     }
@@ -176,42 +184,39 @@ impl Catalog {
         self.remove(ListKind::Resources, template, |entries| &mut entries.templates)
     }
 
-    pub(super) fn insert_tool(&self, tool: Tool) -> Result<(), Refused> {
+    pub(super) fn insert_tool(&self, tool: Tool, how: Insert) -> Result<(), Refused> {
         if let Some(reason) = tool.refusal() {
             return Err(Refused { kind: tool::KIND, name: tool.name, reason });
         }
         self.check_states(tool::KIND, &tool.name, &tool.needs_states)?;
         let description = tool.describe();
-        self.insert(tool.name.clone(), (tool, description), |entries| &mut entries.tools);
-        Ok(())
+        self.insert(tool::KIND, how, tool.name.clone(), (tool, description), |entries| &mut entries.tools)
     }
 
-    pub(super) fn insert_prompt(&self, prompt: Prompt) -> Result<(), Refused> {
+    pub(super) fn insert_prompt(&self, prompt: Prompt, how: Insert) -> Result<(), Refused> {
         if let Some(reason) = prompt.refusal() {
             return Err(Refused { kind: prompt::KIND, name: prompt.name, reason });
         }
         self.check_states(prompt::KIND, &prompt.name, &prompt.needs_states)?;
         let description = prompt.describe();
-        self.insert(prompt.name.clone(), (prompt, description), |entries| &mut entries.prompts);
-        Ok(())
+        self.insert(prompt::KIND, how, prompt.name.clone(), (prompt, description), |entries| &mut entries.prompts)
     }
 
-    pub(super) fn insert_resource(&self, resource: Resource) -> Result<(), Refused> {
+    pub(super) fn insert_resource(&self, resource: Resource, how: Insert) -> Result<(), Refused> {
         self.check_states(resource::KIND, &resource.uri, &resource.needs_states)?;
         let description = resource.describe();
-        self.insert(resource.uri.clone(), (resource, description), |entries| &mut entries.resources);
-        Ok(())
+        self.insert(resource::KIND, how, resource.uri.clone(), (resource, description), |entries| &mut entries.resources)
     }
 
-    pub(super) fn insert_resource_template(&self, template: ResourceTemplate) -> Result<(), Refused> {
+    pub(super) fn insert_resource_template(&self, template: ResourceTemplate, how: Insert) -> Result<(), Refused> {
         self.check_states(resource::TEMPLATE_KIND, &template.template, &template.needs_states)?;
         let description = template.describe();
-        self.insert(template.template.clone(), (template, description), |entries| &mut entries.templates);
-        Ok(())
+        let uri = template.template.clone();
+        self.insert(resource::TEMPLATE_KIND, how, uri, (template, description), |entries| &mut entries.templates)
     }
 
     /// Checks that the entry of this name gets the states that it takes. Before the service is shared it may still be given some.
-    fn check_states(&self, kind: &'static str, name: &str, needs: &[Need]) -> Result<(), Refused> {
+    fn check_states(&self, kind: &'static str, name: &str, needs: &Needs) -> Result<(), Refused> {
         self.0.states.get().map_or(Ok(()), |states| check_states(states, kind, name, needs))
     }
 
@@ -245,10 +250,25 @@ impl Catalog {
         change(&mut entries)
     }
 
-    fn insert<E>(&self, name: String, entry: E, map: fn(&mut Entries) -> &mut BTreeMap<String, E>) {
-        // Dropped outside of the lock, since a handler may have captured values of the application.
-        let replaced = self.change(|entries| map(entries).insert(name, entry));
-        drop(replaced);
+    fn insert<E>(
+        &self,
+        kind: &'static str,
+        how: Insert,
+        name: String,
+        entry: E,
+        map: fn(&mut Entries) -> &mut BTreeMap<String, E>,
+    ) -> Result<(), Refused> {
+        // What is replaced is dropped outside of the lock, since a handler may have captured values of the application.
+        let replaced = self.change(|entries| match how {
+            Insert::New if map(entries).contains_key(&name) => Err(Refused::duplicate(kind, name)),
+            Insert::New | Insert::OrReplace => Ok(map(entries).insert(name, entry)),
+        });
+        replaced.map(drop)
+    }
+
+    /// Takes all entries.
+    pub(super) fn take(&self) -> Entries {
+        self.change(core::mem::take)
     }
 
     fn remove<E>(&self, list: ListKind, name: &str, map: fn(&mut Entries) -> &mut BTreeMap<String, E>) -> bool {
@@ -306,8 +326,8 @@ impl Catalog {
 }
 
 /// Checks that the handler of this name gets the states that it takes.
-pub(super) fn check_states(states: &States, kind: &'static str, name: &str, needs: &[Need]) -> Result<(), Refused> {
-    states.refusal(needs).map_or(Ok(()), |reason| Err(Refused { kind, name: name.into(), reason }))
+pub(super) fn check_states(states: &States, kind: &'static str, name: &str, needs: &Needs) -> Result<(), Refused> {
+    needs.refusal(states).map_or(Ok(()), |reason| Err(Refused { kind, name: name.into(), reason }))
 }
 
 impl fmt::Debug for Catalog {

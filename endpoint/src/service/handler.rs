@@ -65,6 +65,35 @@ pub struct Need {
     type_name: &'static str,
 }
 
+/// The states that a handler takes.
+#[derive(Clone)]
+pub(crate) struct Needs {
+    types: Vec<Need>,
+    /// The states of the service that the handler was merged from.
+    own: Option<States>,
+}
+
+impl Needs {
+    pub(crate) const fn of(types: Vec<Need>) -> Self {
+        Self { types, own: None }
+    }
+
+    /// The states for the handler. `service` are those of the service that has it now.
+    pub(crate) fn states<'a>(&'a self, service: &'a States) -> &'a States {
+        self.own.as_ref().unwrap_or(service)
+    }
+
+    /// Keeps the states of the service that the handler leaves.
+    pub(crate) fn keep(&mut self, states: &States) {
+        self.own.get_or_insert_with(|| states.clone());
+    }
+
+    /// The reason for which the handler cannot run: a state is missing.
+    pub(crate) fn refusal(&self, service: &States) -> Option<String> {
+        self.states(service).refusal(&self.types)
+    }
+}
+
 impl States {
     /// Adds a value. Returns the name of its type if there is a value of that type already.
     pub(crate) fn add<T: Send + Sync + 'static>(&mut self, value: T) -> Result<(), &'static str> {
@@ -77,7 +106,7 @@ impl States {
     }
 
     /// The reason for which a handler with these needs cannot run: a state is missing.
-    pub(crate) fn refusal(&self, needs: &[Need]) -> Option<String> {
+    fn refusal(&self, needs: &[Need]) -> Option<String> {
         let missing = needs.iter().find(|need| !self.0.as_ref().is_some_and(|values| values.contains_key(&need.id)))?;
         let name = missing.type_name;
         let others: Vec<_> =

@@ -22,10 +22,10 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::catalog::Audience;
 pub(crate) use self::catalog::WatcherGuard;
+use self::catalog::{Audience, Insert};
 use self::completion::Completer;
-use self::handler::{Need, States};
+use self::handler::{Needs, States};
 use self::tool::Run;
 use crate::context::Context;
 use crate::state::rounds::{OnceStore, RoundSetup, SealKeys, Sealer};
@@ -47,7 +47,7 @@ use protocol_core::tesseron::AppId;
 
 /// Tools, prompts and resources by name. Any number of endpoints can share one service.
 ///
-/// A second registration under a name replaces the first. Lists are sorted by name, resources by URI, and sent page by page.
+/// Lists are sorted by name, resources by URI, and sent page by page.
 ///
 /// ```
 /// use endpoint::{Context, Service, Tool};
@@ -78,8 +78,8 @@ type NotificationHandler = Box<dyn Fn(Option<Json>) + Send + Sync>;
 
 /// A method that the protocol does not have.
 struct Method {
-    /// The types of the states that the handler takes.
-    needs_states: Vec<Need>,
+    /// The states that the handler takes.
+    needs_states: Needs,
     run: Arc<RunMethod>,
 }
 
@@ -160,11 +160,12 @@ impl Service {
     /// Adds a tool.
     ///
     /// # Errors
-    /// [`Refused`] if its arguments are not an object ([`Tool`]), or if their schema has a keyword that cannot be checked. The latter
+    /// [`Refused`] if there is a tool of its name already, if its arguments are not an object ([`Tool`]), or if their schema has a keyword
+    /// that cannot be checked. The last
     /// never happens with the feature `validate`: then every keyword is checked except `format`, which is only an annotation in JSON Schema
     /// 2020-12.
     pub fn try_tool(self, tool: Tool) -> Result<Self, Refused> {
-        self.catalog.insert_tool(tool)?;
+        self.catalog.insert_tool(tool, Insert::New)?;
         Ok(self)
     }
 
@@ -181,26 +182,114 @@ impl Service {
     /// Adds a prompt.
     ///
     /// # Errors
-    /// [`Refused`] as for [`Service::try_tool`], which only happens to a [`Prompt::typed`].
+    /// [`Refused`] as for [`Service::try_tool`]. Only the schema of a [`Prompt::typed`] can be refused.
     pub fn try_prompt(self, prompt: Prompt) -> Result<Self, Refused> {
-        self.catalog.insert_prompt(prompt)?;
+        self.catalog.insert_prompt(prompt, Insert::New)?;
         Ok(self)
     }
 
     /// Adds a resource. It takes precedence over a template that matches its URI.
+    ///
+    /// # Panics
+    /// If there is a resource with its URI already.
     #[must_use]
     #[track_caller]
     pub fn resource(self, resource: Resource) -> Self {
-        let inserted = self.catalog.insert_resource(resource);
+        let inserted = self.catalog.insert_resource(resource, Insert::New);
         registered(inserted.map(|()| self))
     }
 
     /// Adds resources by a template. If several templates match a URI, the first in alphabetical order is used.
+    ///
+    /// # Panics
+    /// If there is this template already.
     #[must_use]
     #[track_caller]
     pub fn resource_template(self, template: ResourceTemplate) -> Self {
-        let inserted = self.catalog.insert_resource_template(template);
+        let inserted = self.catalog.insert_resource_template(template, Insert::New);
         registered(inserted.map(|()| self))
+    }
+
+    /// Adds the tools, prompts, resources, methods and notifications of another service. `prefix` is put before the names of its tools and
+    /// prompts, for example `images_`; URIs and methods keep theirs. Handlers keep the states of their service, and prompts and templates
+    /// its [`completion`](Self::completion), if it has one, which is asked by the name without the prefix. Everything else of `other` is
+    /// left out: instructions, configuration, keys, stores.
+    ///
+    /// ```
+    /// use endpoint::{Context, Service, Tool};
+    ///
+    /// let images = Service::new("images", "1.0").tool(Tool::new("resize", async |_: Context, ()| Ok("done")));
+    /// let texts = Service::new("texts", "1.0").tool(Tool::new("count", async |_: Context, ()| Ok("done")));
+    /// let all = Service::new("all", "1.0").merge("images_", images).merge("texts_", texts);
+    /// # drop(all);
+    /// ```
+    ///
+    /// # Panics
+    /// If the merge is refused. [`Service::try_merge`] returns an error instead.
+    #[must_use]
+    #[track_caller]
+    pub fn merge(self, prefix: &str, other: Self) -> Self {
+        registered(self.try_merge(prefix, other))
+    }
+
+    /// Adds the tools, prompts and resources of another service, as [`Service::merge`] does.
+    ///
+    /// # Errors
+    /// [`Refused`] if both services have something of the same name, the prefix included, if `other` lacks a state that one of its handlers
+    /// takes, or if it has a [`catalog`](Self::catalog), whose later changes would be lost.
+    pub fn try_merge(mut self, prefix: &str, other: Self) -> Result<Self, Refused> {
+        other.check()?;
+        let theirs = other.config.identity.name;
+        if other.is_changeable {
+            let reason = "it has a catalog, whose changes would be lost: take the catalog of the service that it is merged into";
+            return Err(Refused { kind: "service", name: theirs, reason: reason.into() });
+        }
+        let ours = self.config.identity.name.clone();
+        let both = |name: &str| {
+            let was = String::from(name);
+            let (theirs, ours) = (&theirs, &ours);
+            move |refused: Refused| {
+                let kind = refused.kind;
+                let reason =
+                    format!("{was:?} of the service {theirs:?} would have this name, but {ours:?} has a {kind} of this name");
+                Refused { reason, ..refused }
+            }
+        };
+        let entries = other.catalog.take();
+        for (name, (mut tool, _)) in entries.tools {
+            tool.needs_states.keep(&other.states);
+            tool.name = format!("{prefix}{name}");
+            self.catalog.insert_tool(tool, Insert::New).map_err(both(&name))?;
+        }
+        for (name, (mut prompt, _)) in entries.prompts {
+            prompt.needs_states.keep(&other.states);
+            prompt.name = format!("{prefix}{name}");
+            prompt.completer = prompt.completer.or_else(|| Some(other.completer.as_ref()?.kept(&other.states, &name)));
+            self.catalog.insert_prompt(prompt, Insert::New).map_err(both(&name))?;
+        }
+        for (uri, (mut resource, _)) in entries.resources {
+            resource.needs_states.keep(&other.states);
+            self.catalog.insert_resource(resource, Insert::New).map_err(both(&uri))?;
+        }
+        for (uri, (mut template, _)) in entries.templates {
+            template.needs_states.keep(&other.states);
+            template.completer = template.completer.or_else(|| Some(other.completer.as_ref()?.kept(&other.states, &uri)));
+            self.catalog.insert_resource_template(template, Insert::New).map_err(both(&uri))?;
+        }
+        for (name, mut method) in other.methods {
+            if self.methods.contains_key(&name) {
+                return Err(both(&name)(Refused::duplicate("method", name.clone())));
+            }
+            method.needs_states.keep(&other.states);
+            self.methods.insert(name, method);
+        }
+        for (name, handler) in other.notifications {
+            if self.notifications.contains_key(&name) {
+                return Err(both(&name)(Refused::duplicate("notification", name.clone())));
+            }
+            self.notifications.insert(name, handler);
+        }
+        Ok(self)
     }
 
     /// Returns the handle that adds and removes tools, prompts and resources while this service is served. Call this method before the
@@ -226,27 +315,43 @@ impl Service {
 
     /// Adds a method that the protocol does not have. The handler takes the parameters, which are an object, byte for byte, and returns the
     /// result, which on MCP must be an object. Methods of the protocol cannot be replaced.
+    ///
+    /// # Panics
+    /// If there is a method of this name already.
     #[must_use]
+    #[track_caller]
     pub fn method<M, H, Fut>(mut self, name: impl Into<String>, handler: H) -> Self
     where
         M: 'static,
         H: Handler<M, Json, Fut>,
         Fut: Future<Output = Result<Json>> + Send + 'static,
     {
-        let (needs_states, handler) = (handler.needs(), Arc::new(handler));
+        let name = name.into();
+        if self.methods.contains_key(&name) {
+            return registered(Err(Refused::duplicate("method", name)));
+        }
+        let (needs_states, handler) = (Needs::of(handler.needs()), Arc::new(handler));
         let run = move |context, states, params| -> BoxFuture<'static, Result<Json>> {
             let handler = Arc::clone(&handler);
             Box::pin(async move { handler.call(&context, &states, params)?.await })
         };
-        self.methods.insert(name.into(), Method { needs_states, run: Arc::new(run) });
+        self.methods.insert(name, Method { needs_states, run: Arc::new(run) });
         self
     }
 
     /// Adds the handler of a notification that the protocol does not have. The handler takes the parameters byte for byte. It is called by
     /// the task that drives the endpoint, so it must not block.
+    ///
+    /// # Panics
+    /// If there is a handler of a notification of this name already.
     #[must_use]
+    #[track_caller]
     pub fn notification(mut self, name: impl Into<String>, handler: impl Fn(Option<Json>) + Send + Sync + 'static) -> Self {
-        self.notifications.insert(name.into(), Box::new(handler));
+        let name = name.into();
+        if self.notifications.contains_key(&name) {
+            return registered(Err(Refused::duplicate("notification", name)));
+        }
+        self.notifications.insert(name, Box::new(handler));
         self
     }
 
@@ -347,7 +452,9 @@ impl Service {
         offers.resources = may_change || !entries.resources.is_empty() || !entries.templates.is_empty();
         offers.resources_subscribe = may_change || entries.resources.values().any(|(resource, _)| resource.subscribable);
         offers.resources_list_changed = may_change;
-        offers.completions = self.completer.is_some();
+        let has_completer = entries.prompts.values().any(|(prompt, _)| prompt.completer.is_some())
+            || entries.templates.values().any(|(template, _)| template.completer.is_some());
+        offers.completions = has_completer || self.completer.is_some();
         config.custom_methods.extend(self.methods.keys().cloned());
         config.custom_notifications.extend(self.notifications.keys().cloned());
         config
@@ -440,16 +547,16 @@ impl Service {
         if let Some(refusal) = tool.refuse_without(served.capabilities(), served.is_stateless()) {
             return Start::Reply(refusal);
         }
-        let (options, run) = (tool.options, tool.run());
+        let (options, run, states) = (tool.options, tool.run(), tool.needs_states.states(&self.states).clone());
         drop(entries);
         configure(served, options);
         let arguments = call.into_arguments().unwrap_or_else(Json::null);
         let served = Arc::clone(served);
         match run {
-            Run::Task(start) => start(served, self.states.clone(), arguments),
-            Run::InPlace(run) => Start::Inline(run, Context::new(served), self.states.clone(), arguments),
+            Run::Task(start) => start(served, states, arguments),
+            Run::InPlace(run) => Start::Inline(run, Context::new(served), states, arguments),
             Run::Blocking(run) => {
-                let (context, states) = (Context::new(served), self.states.clone());
+                let context = Context::new(served);
                 Start::Blocking(Box::new(move || run(context, states, arguments)))
             }
         }
@@ -515,26 +622,29 @@ impl Service {
         let Some(method) = self.methods.get(request.method()) else {
             return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"));
         };
-        let (run, context, states) = (Arc::clone(&method.run), Context::new(Arc::clone(served)), self.states.clone());
+        let (run, context, states) =
+            (Arc::clone(&method.run), Context::new(Arc::clone(served)), method.needs_states.states(&self.states).clone());
         let answer =
             async move { run(context, states, request.into_params()).await.map_or_else(ToolError::into_error_reply, Reply::Raw) };
         Ok(Start::task(Arc::clone(served), answer))
     }
 
     fn complete(&self, served: &Arc<ServedCall>, request: CompletionRequest) -> Result<Start, RpcError> {
-        let Some(completer) = &self.completer else {
+        let entries = self.catalog.entries();
+        let own = match &request.of {
+            CompletionOf::Prompt(name) => match entries.prompts.get(name) {
+                Some((prompt, _)) => prompt.completer.as_ref(),
+                None => return Err(RpcError::invalid_params(format!("unknown prompt {name:?}"))),
+            },
+            CompletionOf::Resource(uri) => match entries.templates.get(uri) {
+                Some((template, _)) => template.completer.as_ref(),
+                None if entries.resources.contains_key(uri) => None,
+                None => return Err(RpcError::invalid_params(format!("unknown resource {uri:?}"))),
+            },
+        };
+        let Some(completer) = own.or(self.completer.as_ref()).cloned() else {
             return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered"));
         };
-        let entries = self.catalog.entries();
-        match &request.of {
-            CompletionOf::Prompt(name) if !entries.prompts.contains_key(name) => {
-                return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
-            }
-            CompletionOf::Resource(uri) if !entries.templates.contains_key(uri) && !entries.resources.contains_key(uri) => {
-                return Err(RpcError::invalid_params(format!("unknown resource {uri:?}")));
-            }
-            _ => {}
-        }
         drop(entries);
         let context = Context::new(Arc::clone(served));
         Ok(Start::task(Arc::clone(served), completer.start(context, &self.states, request)))

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
-use super::handler::{Handler, Need, States};
+use super::completion::Completer;
+use super::handler::{Handler, Needs, States};
 use crate::context::Context;
 use crate::text_shape::{TextField, TextShape};
 use crate::tool_error::Result;
@@ -36,8 +37,10 @@ pub struct Prompt {
     /// The reason for which the prompt cannot be registered.
     refusal: Option<String>,
     pub(crate) options: ServeOptions,
-    /// The types of the states that the handler takes.
-    pub(crate) needs_states: Vec<Need>,
+    /// The states that the handler takes.
+    pub(crate) needs_states: Needs,
+    /// The completer of the service that the prompt was merged from.
+    pub(crate) completer: Option<Completer>,
     handler: Arc<Run>,
 }
 
@@ -65,7 +68,7 @@ impl Prompt {
         H: Handler<M, BTreeMap<String, String>, Fut>,
         Fut: Future<Output = Result<PromptOutput>> + Send + 'static,
     {
-        let (needs, handler) = (handler.needs(), Arc::new(handler));
+        let (needs, handler) = (Needs::of(handler.needs()), Arc::new(handler));
         Self::build(name.into(), needs, move |context, states, arguments| {
             let handler = Arc::clone(&handler);
             Box::pin(async move { handler.call(&context, &states, arguments)?.await })
@@ -105,7 +108,7 @@ impl Prompt {
     {
         let shape = TextShape::of::<A>();
         let (arguments, refusal) = (shape.fields().map(PromptArgument::of_field).collect(), shape.refusal());
-        let needs = handler.needs();
+        let needs = Needs::of(handler.needs());
         let parts = Arc::new((shape, handler));
         let prompt = Self::build(name.into(), needs, move |context, states, arguments| {
             let parts = Arc::clone(&parts);
@@ -122,7 +125,7 @@ impl Prompt {
 
     fn build(
         name: String,
-        needs_states: Vec<Need>,
+        needs_states: Needs,
         handler: impl Fn(Context, States, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput>> + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -133,6 +136,7 @@ impl Prompt {
             refusal: None,
             options: ServeOptions::default(),
             needs_states,
+            completer: None,
             handler: Arc::new(handler),
         }
     }
@@ -217,7 +221,7 @@ impl Prompt {
             let message = format!("missing argument {:?} of prompt {:?}", missing.name, self.name);
             return Err(RpcError::invalid_params(message));
         }
-        let (handler, states) = (Arc::clone(&self.handler), states.clone());
+        let (handler, states) = (Arc::clone(&self.handler), self.needs_states.states(states).clone());
         Ok(async move {
             let output = handler(context, states, arguments).await;
             let encoded = output.and_then(|output| Ok(Json::encode(&output)?));

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::handler::{Handler, Need, Reader, States};
+use super::completion::Completer;
+use super::handler::{Handler, Needs, Reader, States};
 use crate::context::Context;
 use crate::tool_error::{Result, ToolError};
 use engine::BoxFuture;
@@ -28,8 +29,8 @@ pub struct Resource {
     pub(crate) uri: String,
     about: About,
     pub(crate) subscribable: bool,
-    /// The types of the states that the handler takes.
-    pub(crate) needs_states: Vec<Need>,
+    /// The states that the handler takes.
+    pub(crate) needs_states: Needs,
     read: Arc<Read>,
 }
 
@@ -43,8 +44,10 @@ pub struct ResourceTemplate {
     pub(crate) template: String,
     parts: Vec<Part>,
     about: About,
-    /// The types of the states that the handler takes.
-    pub(crate) needs_states: Vec<Need>,
+    /// The states that the handler takes.
+    pub(crate) needs_states: Needs,
+    /// The completer of the service that the template was merged from.
+    pub(crate) completer: Option<Completer>,
     read: Arc<Read>,
 }
 
@@ -115,7 +118,7 @@ impl Resource {
         F: Reader<M, Fut>,
         Fut: Future<Output = Result<ResourceContents>> + Send + 'static,
     {
-        let (needs_states, read) = (read.needs(), Arc::new(read));
+        let (needs_states, read) = (Needs::of(read.needs()), Arc::new(read));
         Self {
             uri: uri.into(),
             about: About { name: name.into(), ..About::default() },
@@ -150,7 +153,7 @@ impl Resource {
 
     pub(crate) fn start(&self, context: Context, states: &States) -> impl Future<Output = Reply> + use<> {
         let uri = ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() };
-        start(&self.read, &self.about, context, states, uri)
+        start(&self.read, &self.about, context, self.needs_states.states(states), uri)
     }
 }
 
@@ -163,12 +166,13 @@ impl ResourceTemplate {
         Fut: Future<Output = Result<ResourceContents>> + Send + 'static,
     {
         let template = template.into();
-        let (needs_states, read) = (read.needs(), Arc::new(read));
+        let (needs_states, read) = (Needs::of(read.needs()), Arc::new(read));
         Self {
             parts: parts(&template),
             template,
             about: About { name: name.into(), ..About::default() },
             needs_states,
+            completer: None,
             read: Arc::new(move |context, states, uri| {
                 let read = Arc::clone(&read);
                 Box::pin(async move { read.call(&context, &states, uri)?.await.map(|contents| Vec::from([contents])) })
@@ -196,7 +200,7 @@ impl ResourceTemplate {
     }
 
     pub(crate) fn start(&self, context: Context, states: &States, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
-        start(&self.read, &self.about, context, states, uri)
+        start(&self.read, &self.about, context, self.needs_states.states(states), uri)
     }
 }
 

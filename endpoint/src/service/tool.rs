@@ -15,7 +15,7 @@ use crate::ask_failed::AskFailed;
 use crate::context::Context;
 use crate::schema::{Output, Shape};
 use crate::service::Refused;
-use crate::service::handler::{Handler, Need, States};
+use crate::service::handler::{Handler, Needs, States};
 use crate::service::start::{InPlace, Start};
 use crate::state::ServedCall;
 use crate::tool_error::{Result, ToolError};
@@ -77,8 +77,8 @@ pub struct Tool {
     pub(crate) options: ServeOptions,
     needs: Capabilities,
     inline: bool,
-    /// The types of the states that the handler takes.
-    pub(crate) needs_states: Vec<Need>,
+    /// The states that the handler takes.
+    pub(crate) needs_states: Needs,
     handler: Way,
 }
 
@@ -179,7 +179,7 @@ impl Tool {
         let output_schema = output.schema().cloned();
         let input = Shape::arguments::<A>();
         let read = Arc::clone(&input);
-        let needs = handler.needs();
+        let needs = Needs::of(handler.needs());
         let run = move |context: Context, states: States, arguments: Json| match read.read(&arguments) {
             Ok(arguments) => typed(&output, handler.call(&context, &states, arguments).and_then(|result| result)),
             Err(errors) => invalid(&errors),
@@ -251,7 +251,7 @@ impl Tool {
         Fut: Future<Output = Result<R>> + Send + 'static,
         I: Fn(Result<R>) -> Reply + Send + Sync + 'static,
     {
-        let needs = handler.needs();
+        let needs = Needs::of(handler.needs());
         let parts = Arc::new((Arc::clone(&input), handler, into_reply));
         let parts_of_task = Arc::clone(&parts);
         let start = move |served: Arc<ServedCall>, states: States, arguments: Json| {
@@ -297,7 +297,7 @@ impl Tool {
         Self::build(name, input, output_schema, needs, Way::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
     }
 
-    fn build(name: String, input: Arc<Shape>, output: Option<Json>, needs_states: Vec<Need>, handler: Way) -> Self {
+    fn build(name: String, input: Arc<Shape>, output: Option<Json>, needs_states: Needs, handler: Way) -> Self {
         let headers = ParamHeaders::of_schema(input.schema()).ok().filter(|headers| !headers.is_empty()).map(Arc::new);
         Self {
             name,

@@ -75,14 +75,6 @@ fn a_cursor_that_was_never_handed_out_is_refused() {
     }
 }
 
-#[test]
-fn an_item_that_is_registered_twice_is_listed_once() {
-    let service = service().tool(tool("a").title("old")).tool(tool("a").title("new"));
-    let run = Harness::new(service).request(Op::ListTools, Json::empty_object());
-    assert_eq!(value(&run.result())["tools"].as_array().unwrap().len(), 1);
-    assert_eq!(value(&run.result())["tools"][0]["title"], "new");
-}
-
 fn workflow() -> Prompt {
     Prompt::new("workflow", async |context: Context, arguments: BTreeMap<String, String>| {
         for step in 1..=3 {

@@ -11,6 +11,7 @@ mod inputs;
 mod lanes;
 mod lists;
 mod locks;
+mod merge;
 mod progress;
 #[cfg(feature = "seal")]
 mod rounds;
