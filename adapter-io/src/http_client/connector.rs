@@ -45,10 +45,3 @@ impl<C> HttpConnector for C where
         + 'static
 {
 }
-
-/// A connector with TLS, if the feature `http-client-tls` is on.
-#[cfg(not(feature = "http-client-tls"))]
-pub(super) type OverTls<C> = super::proxy::Proxied<C>;
-/// A connector with TLS, if the feature `http-client-tls` is on.
-#[cfg(feature = "http-client-tls")]
-pub(super) type OverTls<C> = hyper_rustls::HttpsConnector<super::proxy::Proxied<C>>;

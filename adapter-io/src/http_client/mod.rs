@@ -36,10 +36,10 @@ use protocol_core::{Bytes, CloseReason, Config, ExchangeId, Full as NoRoom, Inst
 
 pub use self::address::HttpServerAddress;
 use self::address::OnResume;
-#[cfg(feature = "http-client-tls")]
-use self::connector::OverTls;
 pub use self::connector::{HTTP_CONNECT_TIMEOUT, HTTP_DEAD_TIMEOUT, HttpConnector};
 use self::pools::{Pools, Taken, chain};
+#[cfg(feature = "http-client-tls")]
+use self::proxy::OverTls;
 use self::proxy::{Proxied, authorization};
 use crate::Error;
 

@@ -20,8 +20,9 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::capture_connection;
 use protocol_core::Bytes;
 
-use super::connector::{HttpConnector, OverTls};
+use super::connector::HttpConnector;
 use super::limited::Limited;
+use super::proxy::OverTls;
 
 /// The maximum number of requests that share a pool. Over HTTP/2 the requests of a pool use one connection, unless it takes longer than
 /// [`OPENING`] to open. On this connection a request above the server's limit of streams would wait, and so would all later requests. A

@@ -112,6 +112,13 @@ impl<C: HttpConnector> Service<Uri> for Proxied<C> {
     }
 }
 
+/// A connector through a proxy, with TLS if the feature `http-client-tls` is on.
+#[cfg(not(feature = "http-client-tls"))]
+pub(super) type OverTls<C> = Proxied<C>;
+/// A connector through a proxy, with TLS if the feature `http-client-tls` is on.
+#[cfg(feature = "http-client-tls")]
+pub(super) type OverTls<C> = hyper_rustls::HttpsConnector<Proxied<C>>;
+
 /// A connection to a server, or to the proxy before it.
 pub(super) struct Through<T> {
     connection: T,
