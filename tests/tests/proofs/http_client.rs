@@ -246,6 +246,12 @@ impl World {
                         self.coverage.results += 1;
                     }
                     Outcome::Lost => self.coverage.lost += 1,
+                    // The server has forgotten the HTTP session in which the call was repeated, too.
+                    Outcome::Error(error) if &*error.message == "there is no such session" => {
+                        let mark = call.mark.as_bytes();
+                        let mut sent = self.sent.iter().filter(|(body, _)| body.windows(mark.len()).any(|part| part == mark));
+                        assert!(sent.any(|(_, sessions)| sessions.len() == 2), "{} was not repeated", call.mark);
+                    }
                     Outcome::Cancelled => {}
                     other => panic!("{} ends as {other:?}", call.mark),
                 }
