@@ -8,11 +8,11 @@ use protocol_core::session::CancelReason;
 #[error("{}", cancel_reason(.0))]
 pub struct Cancelled(pub CancelReason);
 
-/// The error of [`Context::with_timeout`].
+/// The error of [`Context::with_timeout`](crate::Context::with_timeout).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimeoutError {
-    /// The limit passed to [`Context::with_timeout`] is over; the call goes on.
+    /// The limit passed to [`Context::with_timeout`](crate::Context::with_timeout) is over; the call goes on.
     #[error("the time limit has passed")]
     Elapsed,
     /// The call was cancelled, for a reason other than its deadline.
