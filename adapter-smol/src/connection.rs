@@ -33,6 +33,10 @@ where
 }
 
 /// Starts to serve `service` to the peer at the other end of `transport`, in a new task.
+///
+/// # Panics
+/// If a handler takes a state that the service does not have ([`Service::check`]).
+#[track_caller]
 pub fn start<I>(service: impl Into<Arc<Service>>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -41,6 +45,10 @@ where
 }
 
 /// Starts to serve `service` as [`start`] does, in a task on `executor`.
+///
+/// # Panics
+/// If a handler takes a state that the service does not have ([`Service::check`]).
+#[track_caller]
 pub fn start_on<I>(executor: &Arc<Executor<'static>>, service: impl Into<Arc<Service>>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -50,6 +58,10 @@ where
 
 /// Starts to serve `service` with the configuration `config`, in a new task; for example as a Tesseron app, with the configuration of
 /// [`Service::app`].
+///
+/// # Panics
+/// If a handler takes a state that the service does not have ([`Service::check`]).
+#[track_caller]
 pub fn start_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -58,6 +70,10 @@ where
 }
 
 /// Starts to serve `service` as [`start_as`] does, in a task on `executor`.
+///
+/// # Panics
+/// If a handler takes a state that the service does not have ([`Service::check`]).
+#[track_caller]
 pub fn start_as_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,

@@ -40,7 +40,7 @@ where
 /// Starts to serve `service` to the peer at the other end of `transport`, in a new task.
 ///
 /// # Panics
-/// Outside of a tokio runtime.
+/// Outside of a tokio runtime, and if a handler takes a state that the service does not have ([`Service::check`]).
 #[track_caller]
 pub fn start<I>(service: impl Into<Arc<Service>>, transport: I) -> Connection
 where
@@ -53,7 +53,7 @@ where
 /// [`Service::app`].
 ///
 /// # Panics
-/// Outside of a tokio runtime.
+/// Outside of a tokio runtime, and if a handler takes a state that the service does not have ([`Service::check`]).
 #[track_caller]
 pub fn start_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
 where

@@ -17,7 +17,9 @@ pub type Result<T, E = ToolError> = core::result::Result<T, E>;
 ///
 /// Every error converts into it by `?`, and so do [`anyhow::Error`](https://docs.rs/anyhow), `&str` and `String`. The errors of this crate
 /// that have a variant here keep their meaning: [`AskFailed`], [`Cancelled`], [`TimeoutError`] and [`RpcError`]. Any other error becomes a
-/// [`ToolError::Failed`], whose text is that of the error and of its sources, separated by `: `.
+/// [`ToolError::Failed`], whose text is that of the error and of its sources, separated by `: `. [`AskFailed`] and the cancels keep their
+/// meaning as a source of another error, too, such as one of `anyhow` with a context. An `anyhow::Error` that was made of them and has no
+/// context hides them: it becomes a failure.
 ///
 /// ```
 /// use endpoint::{Context, Tool, ToolError};
@@ -122,7 +124,22 @@ impl ToolError {
         let specific = specific.or_else(|error| error.downcast::<AskFailed>().map(|failed| Self::of_ask(*failed)));
         let specific = specific.or_else(|error| error.downcast::<RpcError>().map(|error| Self::Rpc(*error)));
         let specific = specific.or_else(|error| error.downcast::<TimeoutError>().map(|error| Self::of_timeout(*error)));
+        let specific = specific.or_else(|error| {
+            let found = chain(&*error).skip(1).find_map(Self::of_source);
+            found.ok_or(error)
+        });
         specific.unwrap_or_else(|error| Self::Failed(Failure { text: text_of(&*error).into(), source: Some(Arc::from(error)) }))
+    }
+
+    /// A cancel or an input request that has failed and is the source of another error. Its meaning counts more than the words around it:
+    /// what was cancelled has not failed.
+    fn of_source(error: &(dyn Error + 'static)) -> Option<Self> {
+        if error.is::<Cancelled>() {
+            return Some(Self::Cancelled);
+        }
+        let ended = |error: &TimeoutError| *error != TimeoutError::Elapsed;
+        let cancelled = error.downcast_ref::<TimeoutError>().is_some_and(ended);
+        cancelled.then_some(Self::Cancelled).or_else(|| error.downcast_ref::<AskFailed>().cloned().map(Self::of_ask))
     }
 
     fn of_ask(failed: AskFailed) -> Self {
@@ -235,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_error_converts_and_those_with_a_variant_keep_their_meaning() {
-        let cases: [(ToolError, ToolError); 11] = [
+        let cases: [(ToolError, ToolError); 14] = [
             ("no ink".into(), ToolError::failed("no ink")),
             (String::from("no ink").into(), ToolError::failed("no ink")),
             (outer("not saved"), ToolError::failed("not saved: the disk is full")),
@@ -244,6 +261,9 @@ mod tests {
             (Cancelled(CancelReason::Deadline).into(), ToolError::Cancelled),
             (AskFailed::Cancelled(CancelReason::Deadline).into(), ToolError::Cancelled),
             (AskFailed::Busy.into(), ToolError::Ask(AskFailed::Busy)),
+            (anyhow::Error::new(AskFailed::Busy).context("not asked").into(), ToolError::Ask(AskFailed::Busy)),
+            (anyhow::Error::new(Cancelled(CancelReason::Deadline)).context("not saved").into(), ToolError::Cancelled),
+            (anyhow::Error::new(TimeoutError::TimedOut).context("not saved").into(), ToolError::Cancelled),
             (TimeoutError::TimedOut.into(), ToolError::Cancelled),
             (TimeoutError::Elapsed.into(), ToolError::failed("a step took too long")),
             (RpcError::invalid_params("x").into(), ToolError::Rpc(RpcError::invalid_params("x"))),

@@ -37,7 +37,11 @@ pub struct HttpService {
 impl HttpService {
     /// Serves `service` with the default configuration. The tasks of sessions and handlers run on `runtime`, which also provides the random
     /// bytes for the ids of sessions. If `runtime` has no random bytes, `initialize` is answered with 503.
+    ///
+    /// # Panics
+    /// If a handler takes a state that the service does not have ([`Service::check`]).
     #[must_use]
+    #[track_caller]
     pub fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>) -> Self {
         Self::with_config(service, runtime, HttpServerConfig::default())
     }

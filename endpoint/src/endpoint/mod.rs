@@ -92,7 +92,11 @@ enum Side {
 
 impl Endpoint {
     /// An endpoint that serves `service`: an MCP server.
+    ///
+    /// # Panics
+    /// If a handler takes a [`State`](crate::State) that the service does not have ([`Service::check`]).
     #[must_use]
+    #[track_caller]
     pub fn server(service: Arc<Service>, runtime: Arc<dyn Runtime>) -> Self {
         let config = service.shared_config();
         Self::serving(service, config, runtime)
@@ -100,8 +104,13 @@ impl Endpoint {
 
     /// An endpoint that serves `service` with the configuration `config`: for a Tesseron app, the configuration that [`Service::app`]
     /// returns. Endpoints can share one configuration.
+    ///
+    /// # Panics
+    /// As [`Endpoint::server`].
     #[must_use]
+    #[track_caller]
     pub fn serving(service: Arc<Service>, config: impl Into<protocol_core::Arc<Config>>, runtime: Arc<dyn Runtime>) -> Self {
+        service.share();
         let round_setup = service.round_setup(&*runtime);
         let mut endpoint = Self::new(Side::Server(Arc::clone(&service)), config.into(), runtime);
         let effects = service.effects();

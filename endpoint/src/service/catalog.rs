@@ -188,40 +188,70 @@ impl Catalog {
         if let Some(reason) = tool.refusal() {
             return Err(Refused { kind: tool::KIND, name: tool.name, reason });
         }
-        self.check_states(tool::KIND, &tool.name, &tool.needs_states)?;
         let description = tool.describe();
-        self.insert(tool::KIND, how, tool.name.clone(), (tool, description), |entries| &mut entries.tools)
+        self.insert(
+            tool::KIND,
+            how,
+            tool.name.clone(),
+            (tool, description),
+            |(tool, _)| &tool.needs_states,
+            |entries| &mut entries.tools,
+        )
     }
 
     pub(super) fn insert_prompt(&self, prompt: Prompt, how: Insert) -> Result<(), Refused> {
         if let Some(reason) = prompt.refusal() {
             return Err(Refused { kind: prompt::KIND, name: prompt.name, reason });
         }
-        self.check_states(prompt::KIND, &prompt.name, &prompt.needs_states)?;
         let description = prompt.describe();
-        self.insert(prompt::KIND, how, prompt.name.clone(), (prompt, description), |entries| &mut entries.prompts)
+        self.insert(
+            prompt::KIND,
+            how,
+            prompt.name.clone(),
+            (prompt, description),
+            |(prompt, _)| &prompt.needs_states,
+            |entries| &mut entries.prompts,
+        )
     }
 
     pub(super) fn insert_resource(&self, resource: Resource, how: Insert) -> Result<(), Refused> {
-        self.check_states(resource::KIND, &resource.uri, &resource.needs_states)?;
-        let description = resource.describe();
-        self.insert(resource::KIND, how, resource.uri.clone(), (resource, description), |entries| &mut entries.resources)
+        let (description, uri) = (resource.describe(), resource.uri.clone());
+        self.insert(
+            resource::KIND,
+            how,
+            uri,
+            (resource, description),
+            |(resource, _)| &resource.needs_states,
+            |entries| &mut entries.resources,
+        )
     }
 
     pub(super) fn insert_resource_template(&self, template: ResourceTemplate, how: Insert) -> Result<(), Refused> {
-        self.check_states(resource::TEMPLATE_KIND, &template.template, &template.needs_states)?;
-        let description = template.describe();
-        let uri = template.template.clone();
-        self.insert(resource::TEMPLATE_KIND, how, uri, (template, description), |entries| &mut entries.templates)
+        let (description, uri) = (template.describe(), template.template.clone());
+        self.insert(
+            resource::TEMPLATE_KIND,
+            how,
+            uri,
+            (template, description),
+            |(template, _)| &template.needs_states,
+            |entries| &mut entries.templates,
+        )
     }
 
-    /// Checks that the entry of this name gets the states that it takes. Before the service is shared it may still be given some.
-    fn check_states(&self, kind: &'static str, name: &str, needs: &Needs) -> Result<(), Refused> {
-        self.0.states.get().map_or(Ok(()), |states| check_states(states, kind, name, needs))
+    /// Checks that each entry gets the states that it takes of `states`.
+    pub(super) fn check(&self, states: &States) -> Result<(), Refused> {
+        self.checked(states).map(drop)
     }
 
     /// Checks the entries for `states`, which are those of the service from now on.
     pub(super) fn share(&self, states: &States) -> Result<(), Refused> {
+        // While the entries are locked, so that each is checked here or when it is added.
+        let _entries = self.checked(states)?;
+        self.0.states.get_or_init(|| states.clone());
+        Ok(())
+    }
+
+    fn checked(&self, states: &States) -> Result<RwLockReadGuard<'_, Entries>, Refused> {
         let entries = self.entries();
         let tools = entries.tools.iter().map(|(name, (tool, _))| (tool::KIND, name, &tool.needs_states));
         let prompts = entries.prompts.iter().map(|(name, (prompt, _))| (prompt::KIND, name, &prompt.needs_states));
@@ -229,8 +259,7 @@ impl Catalog {
         let templates = entries.templates.iter().map(|(uri, (template, _))| (resource::TEMPLATE_KIND, uri, &template.needs_states));
         let mut all = tools.chain(prompts).chain(resources).chain(templates);
         all.try_for_each(|(kind, name, needs)| check_states(states, kind, name, needs))?;
-        self.0.states.get_or_init(|| states.clone());
-        Ok(())
+        Ok(entries)
     }
 
     /// Returns `true` once the entries were checked for the states of the service.
@@ -256,12 +285,19 @@ impl Catalog {
         how: Insert,
         name: String,
         entry: E,
+        needs: fn(&E) -> &Needs,
         map: fn(&mut Entries) -> &mut BTreeMap<String, E>,
     ) -> Result<(), Refused> {
         // What is replaced is dropped outside of the lock, since a handler may have captured values of the application.
-        let replaced = self.change(|entries| match how {
-            Insert::New if map(entries).contains_key(&name) => Err(Refused::duplicate(kind, name)),
-            Insert::New | Insert::OrReplace => Ok(map(entries).insert(name, entry)),
+        let replaced = self.change(|entries| {
+            // Before the service is shared it may still be given a state.
+            if let Some(states) = self.0.states.get() {
+                check_states(states, kind, &name, needs(&entry))?;
+            }
+            match how {
+                Insert::New if map(entries).contains_key(&name) => Err(Refused::duplicate(kind, name)),
+                Insert::New | Insert::OrReplace => Ok(map(entries).insert(name, entry)),
+            }
         });
         replaced.map(drop)
     }

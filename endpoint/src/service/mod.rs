@@ -18,6 +18,7 @@ pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
 pub(crate) use start::Start;
 pub use tool::Tool;
 
+use core::any::type_name;
 use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -123,18 +124,21 @@ impl Service {
     /// apart. It does not matter if the handlers are added before or after it.
     ///
     /// # Panics
-    /// If the service has a value of this type already.
+    /// If the service has a value of this type already, or is shared already, which its [`config`](Self::config) does.
     #[must_use]
     #[track_caller]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let reason = "the service has one of this type already: a handler could not tell them apart";
         let refused = |name: &str| Refused { kind: "state", name: name.into(), reason: reason.into() };
-        registered(self.states.add(value).map_err(refused));
+        registered(match self.catalog.is_shared() {
+            true => Err(Refused { kind: "state", name: type_name::<T>().into(), reason: "the service is shared already".into() }),
+            false => self.states.add(value).map_err(refused),
+        });
         self
     }
 
     /// Checks that each handler gets the states that it takes. This is checked when the service is first shared, that is when its
-    /// [`config`](Self::config) is made, as the first endpoint does; with this method a program learns it as an error.
+    /// [`config`](Self::config) or an endpoint is made; with this method a program learns it as an error.
     ///
     /// # Errors
     /// [`Refused`] for the first handler that takes a [`State`] that the service does not have.
@@ -144,7 +148,15 @@ impl Service {
         }
         let mut methods = self.methods.iter();
         methods.try_for_each(|(name, method)| catalog::check_states(&self.states, "method", name, &method.needs_states))?;
-        self.catalog.share(&self.states)
+        self.catalog.check(&self.states)
+    }
+
+    /// Checks the handlers, once: from now on, the catalog checks what is added for the states that the service has now.
+    #[track_caller]
+    pub(crate) fn share(&self) {
+        if !self.catalog.is_shared() {
+            registered(self.check().and_then(|()| self.catalog.share(&self.states)));
+        }
     }
 
     /// Adds a tool.
@@ -439,9 +451,7 @@ impl Service {
     #[must_use]
     #[track_caller]
     pub fn config(&self) -> Config {
-        if !self.catalog.is_shared() {
-            registered(self.check());
-        }
+        self.share();
         let mut config = self.config.clone();
         let offers = &mut config.capabilities;
         let (entries, may_change) = (self.catalog.entries(), self.is_changeable);

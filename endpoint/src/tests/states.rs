@@ -119,13 +119,30 @@ fn what_a_catalog_adds_to_a_shared_service_is_refused_at_once_without_its_state(
     let catalog = service.catalog();
     // The state may still come.
     catalog.add_tool(Tool::new("early", async |_: State<u8>, (): ()| Ok(()))).unwrap();
+    // A check shares nothing.
+    service.check().unwrap_err();
     let service = service.state(1_u8);
-    service.check().unwrap();
+    let _ = service.config();
     let tool = Tool::new("late", async |_: State<u16>, (): ()| Ok(()));
     assert!(catalog.add_tool(tool).unwrap_err().to_string().starts_with("tool `late`: the handler takes a `State<u16>`"));
     let resource = Resource::new("r:", "r", async |_: State<u16>| Ok(ResourceContents::text("")));
     assert_eq!(catalog.add_resource(resource).unwrap_err().name, "r:");
     catalog.add_tool(Tool::new("late", async |_: State<u8>, (): ()| Ok(()))).unwrap();
+}
+
+#[test]
+#[should_panic(expected = "state `u8`: the service is shared already")]
+fn a_state_of_a_shared_service_is_refused() {
+    let service = service();
+    let _ = service.config();
+    let _ = service.state(1_u8);
+}
+
+#[test]
+#[should_panic(expected = "tool `a`: the handler takes a `State<&str>`")]
+fn a_missing_state_is_found_with_a_configuration_that_the_service_has_not_made_too() {
+    let service = service().tool(Tool::new("a", visit)).state(Visits::default());
+    drop(Endpoint::serving(Arc::new(service), Config::mcp_server(Identity::new("s", "1")), Executor::new().runtime()));
 }
 
 #[test]
