@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use protocol_core::http::ResponsePart;
 
+use crate::budget::Charge;
 use crate::server::Exchange;
 
 /// The body of a response: one piece of JSON, a stream of events, or nothing.
@@ -18,6 +19,8 @@ use crate::server::Exchange;
 /// session with a handshake goes on.
 pub struct HttpBody {
     kind: Kind,
+    /// The charge for the exchange of a whole body, until the body is taken: over HTTP/2, once the client has a window for it.
+    charge: Option<Charge>,
 }
 
 enum Kind {
@@ -28,12 +31,17 @@ enum Kind {
 }
 
 impl HttpBody {
-    pub(crate) const fn whole(bytes: Option<Bytes>) -> Self {
-        Self { kind: Kind::Whole(bytes) }
+    pub(crate) fn whole(bytes: Option<Bytes>) -> Self {
+        Self::charged(bytes, None)
+    }
+
+    pub(crate) fn charged(bytes: Option<Bytes>, charge: Option<Charge>) -> Self {
+        let charge = charge.filter(|_| bytes.is_some());
+        Self { kind: Kind::Whole(bytes), charge }
     }
 
     pub(crate) fn stream(exchange: Exchange) -> Self {
-        Self { kind: Kind::Stream(Box::new(exchange)) }
+        Self { kind: Kind::Stream(Box::new(exchange)), charge: None }
     }
 
     /// Reports that the client has closed its side of the connection.
@@ -78,6 +86,7 @@ impl Body for HttpBody {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.charge = None;
         match &mut self.kind {
             Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Stream(exchange) if exchange.is_over() => Poll::Ready(None),

@@ -20,6 +20,8 @@ use protocol_core::http::HttpLimits;
 
 /// The number of tables of clients.
 const SHARDS: usize = 16;
+/// One exchange in so many is only for answers.
+const FOR_ANSWERS: usize = 16;
 /// The longest `Retry-After`.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
@@ -28,6 +30,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 pub(crate) enum Unit {
     /// HTTP exchanges, from the head of the request to the end of the response.
     Exchanges,
+    /// Exchanges with little in them that running calls may wait for, for which there is no room among the others.
+    Answers,
     /// Bytes of bodies that are being read, or whose requests are being served.
     RequestBytes,
     /// Handlers that run.
@@ -42,6 +46,7 @@ pub(crate) enum Unit {
 #[derive(Debug, Default)]
 struct Each<T> {
     exchanges: T,
+    answers: T,
     request_bytes: T,
     calls: T,
     ended: T,
@@ -52,6 +57,7 @@ impl<T> Each<T> {
     fn of(&self, unit: Unit) -> &T {
         match unit {
             Unit::Exchanges => &self.exchanges,
+            Unit::Answers => &self.answers,
             Unit::RequestBytes => &self.request_bytes,
             Unit::Calls => &self.calls,
             Unit::Ended => &self.ended,
@@ -62,6 +68,7 @@ impl<T> Each<T> {
     fn of_mut(&mut self, unit: Unit) -> &mut T {
         match unit {
             Unit::Exchanges => &mut self.exchanges,
+            Unit::Answers => &mut self.answers,
             Unit::RequestBytes => &mut self.request_bytes,
             Unit::Calls => &mut self.calls,
             Unit::Ended => &mut self.ended,
@@ -91,7 +98,7 @@ impl Meter {
         self.held.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts a refusal, and returns the time after which a client may try again: as long as nothing was given back, at least as long is to be expected.
+    /// Counts a refusal, and returns the time after which a client may try again: at least as long as nothing was given back until now.
     pub(crate) fn retry_after(&self, now: Instant) -> Duration {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let now = now.as_micros().max(1);
@@ -102,8 +109,13 @@ impl Meter {
         Duration::from_micros(now.saturating_sub(since)).clamp(Duration::from_secs(1), LONGEST_RETRY)
     }
 
-    pub(crate) fn give_back(&self, amount: usize) {
+    /// Takes back what was only tried, so that there is no more room than before.
+    pub(crate) fn undo(&self, amount: usize) {
         self.held.fetch_sub(amount, Ordering::AcqRel);
+    }
+
+    pub(crate) fn give_back(&self, amount: usize) {
+        self.undo(amount);
         if self.refused_since.load(Ordering::Relaxed) != 0 {
             self.refused_since.store(0, Ordering::Relaxed);
         }
@@ -167,8 +179,8 @@ pub(crate) struct Refused {
 impl Refused {
     pub(crate) const fn why(self) -> &'static str {
         match (self.unit, self.is_share) {
-            (Unit::Exchanges, false) => "too many requests at once",
-            (Unit::Exchanges, true) => "too many requests of this client at once",
+            (Unit::Exchanges | Unit::Answers, false) => "too many requests at once",
+            (Unit::Exchanges | Unit::Answers, true) => "too many requests of this client at once",
             (Unit::RequestBytes, false) => "the bodies of the requests take too much memory",
             (Unit::RequestBytes, true) => "the bodies of the requests of this client take too much memory",
             (Unit::Calls | Unit::Ended, false) => "too many calls are running",
@@ -182,7 +194,8 @@ impl Refused {
 impl Budget {
     pub(crate) fn new(limits: &HttpLimits, runtime: Arc<dyn TimedRuntime>) -> Self {
         let meters = Each {
-            exchanges: Meter::new(limits.exchanges),
+            exchanges: Meter::new(limits.exchanges.saturating_sub(limits.exchanges / FOR_ANSWERS)),
+            answers: Meter::new(limits.exchanges / FOR_ANSWERS),
             request_bytes: Meter::new(limits.request_bytes),
             calls: Meter::new(limits.calls),
             ended: Meter::new(limits.ended_sessions),
@@ -226,8 +239,8 @@ impl Budget {
 
     /// How often something was refused.
     pub(crate) fn refused(&self) -> u64 {
-        let Each { exchanges, request_bytes, calls, subscriptions, ended: _ } = &self.meters;
-        [exchanges, request_bytes, calls, subscriptions, &self.connections]
+        let Each { exchanges, answers, request_bytes, calls, subscriptions, ended: _ } = &self.meters;
+        [exchanges, answers, request_bytes, calls, subscriptions, &self.connections]
             .iter()
             .map(|meter| meter.refused.load(Ordering::Relaxed))
             .fold(0, u64::saturating_add)
@@ -260,6 +273,11 @@ impl Payer {
         })
     }
 
+    /// The part of a unit that is the largest share of one who holds nothing: one in so many.
+    pub(crate) fn divisor(&self) -> usize {
+        [&self.client, &self.connection].into_iter().flatten().count().saturating_add(1)
+    }
+
     /// A charge for nothing yet.
     pub(crate) fn charge(&self) -> Charge {
         Charge { payer: self.clone(), amounts: Each::default() }
@@ -278,7 +296,7 @@ impl Payer {
     }
 
     /// Checks whether `amount` more of a unit fits, if `total` of it is held and `own` is what an account holds.
-    fn check(&self, unit: Unit, amount: usize, total: usize, own: impl Fn(&AtomicUsize) -> usize) -> Result<(), bool> {
+    fn check(&self, unit: Unit, amount: usize, total: usize, mut own: impl FnMut(&AtomicUsize) -> usize) -> Result<(), bool> {
         let mut room = self.budget.meters.of(unit).limit.saturating_sub(total);
         if amount > room {
             return Err(false);
@@ -308,9 +326,9 @@ impl Charge {
         &self.payer
     }
 
-    /// Returns `true` if it is for some of a unit.
-    pub(crate) fn covers(&self, unit: Unit) -> bool {
-        *self.amounts.of(unit) > 0
+    /// How much of a unit it is for.
+    pub(crate) fn amount(&self, unit: Unit) -> usize {
+        *self.amounts.of(unit)
     }
 
     /// Charges for `amount` more of a unit.
@@ -326,15 +344,21 @@ impl Charge {
         let mut checked = payer.check(unit, amount, load(&meter.held), load);
         if checked.is_ok() {
             let total = meter.held.fetch_add(amount, Ordering::AcqRel);
-            for account in payer.accounts(unit) {
-                account.fetch_add(amount, Ordering::AcqRel);
+            // What each account had, in their order: so of two threads that take the last room, one gets it.
+            let mut had = [0; 2];
+            for (had, account) in had.iter_mut().zip(payer.accounts(unit)) {
+                *had = account.fetch_add(amount, Ordering::AcqRel);
             }
-            checked = payer.check(unit, amount, total, |count| load(count).saturating_sub(amount));
+            let mut had = had.into_iter();
+            checked = payer.check(unit, amount, total, |_| had.next().unwrap_or_default());
             if checked.is_ok() {
                 let held = self.amounts.of_mut(unit);
                 *held = held.saturating_add(amount);
             } else {
-                payer.give_back(unit, amount);
+                for account in payer.accounts(unit) {
+                    account.fetch_sub(amount, Ordering::AcqRel);
+                }
+                meter.undo(amount);
             }
         }
         let wait = || self.payer.budget.meters.of(unit).retry_after(self.payer.budget.runtime.now());
@@ -344,7 +368,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        for unit in [Unit::Exchanges, Unit::RequestBytes, Unit::Calls, Unit::Ended, Unit::Subscriptions] {
+        for unit in [Unit::Exchanges, Unit::Answers, Unit::RequestBytes, Unit::Calls, Unit::Ended, Unit::Subscriptions] {
             let amount = *self.amounts.of(unit);
             if amount > 0 {
                 self.payer.give_back(unit, amount);

@@ -28,6 +28,9 @@ use crate::budget::{Payer, Unit};
 use crate::request::{BodyLimits, METHOD, PartialBody, SESSION_ID, SUBSCRIBE, Unread, head};
 use crate::server::{Charges, Exchange, NotBegun, Owner};
 
+/// The longest body, in bytes, for which some exchanges are kept free: an answer that a running call may wait for.
+const MAX_ANSWER: u64 = 64 << 10;
+
 pin_project! {
     /// The future of the response to one request, which [`HttpService`](crate::HttpService) returns.
     ///
@@ -97,27 +100,46 @@ impl<B: Body> HttpFuture<B> {
     pub(crate) fn new(owner: Arc<Owner>, parts: Parts, body: B, payer: Payer) -> Self {
         let is_admitted = owner.admits(&parts);
         let needs_body = is_admitted && parts.method == Method::POST;
+        let limits = owner.body_limits(&payer);
         let mut charges = Charges { call: payer.charge(), exchange: payer.charge() };
         let begun = if !is_admitted {
             Ok(PartialBody::default())
         } else {
-            let charged = charges.exchange.add(Unit::Exchanges, 1).map_err(Unread::NoRoom);
-            charged.and_then(|()| match needs_body {
-                true => charges.begin_call(&parts, &body, owner.body_limits()),
-                false => Ok(PartialBody::default()),
-            })
+            match charges.begin(&parts, &body, needs_body, limits) {
+                Err(Unread::NoRoom(refused)) => charges.begin_answer(&parts, &body).ok_or(Unread::NoRoom(refused)),
+                begun => begun,
+            }
         };
         match begun {
             Ok(read) => {
                 let (parts, charges) = (Some(parts), Some(charges));
                 Self { state: State::Reading { owner, parts, body, needs_body, read, charges } }
             }
-            Err(why) => Self::refused(unread(&parts, &why, owner.body_limits())),
+            Err(why) => Self::refused(unread(&parts, &why, limits)),
         }
     }
 }
 
 impl Charges {
+    /// Charges for the exchange, and for what its head announces.
+    fn begin<B: Body>(&mut self, parts: &Parts, body: &B, needs_body: bool, limits: BodyLimits) -> Result<PartialBody, Unread> {
+        self.exchange.add(Unit::Exchanges, 1).map_err(Unread::NoRoom)?;
+        if needs_body { self.begin_call(parts, body, limits) } else { Ok(PartialBody::default()) }
+    }
+
+    /// Charges for a request in a session that has little in it, and for which there is no room among the others: it may be the answer that
+    /// running calls wait for, a cancel, or the end of the session, after which there is more room. If it is a call, there is none for it.
+    fn begin_answer<B: Body>(&mut self, parts: &Parts, body: &B) -> Option<PartialBody> {
+        let length = body.size_hint().exact().filter(|length| *length <= MAX_ANSWER)?;
+        if !parts.headers.contains_key(SESSION_ID) || parts.method == Method::GET {
+            return None;
+        }
+        let [call, exchange] = [self.call.payer().charge(), self.exchange.payer().charge()];
+        *self = Self { call, exchange };
+        self.exchange.add(Unit::Answers, 1).ok()?;
+        Some(PartialBody::uncharged(length))
+    }
+
     /// Charges for the call and the body that a head announces. A POST in a session may be an answer that a running call waits for, so it
     /// is charged for a call only when it is known to be a request.
     fn begin_call<B: Body>(&mut self, parts: &Parts, body: &B, limits: BodyLimits) -> Result<PartialBody, Unread> {
@@ -145,7 +167,7 @@ impl<B: Body> Future for HttpFuture<B> {
                 }
                 StateProjection::Reading { owner, parts, body, needs_body, read, charges } => {
                     let Some(charged) = charges else { return Poll::Pending };
-                    let limits = owner.body_limits();
+                    let limits = owner.body_limits(charged.call.payer());
                     let body = match needs_body {
                         true => ready!(read.poll_read(body, limits, &mut charged.call, &**owner.runtime(), cx)),
                         false => Ok(Bytes::new()),
@@ -183,14 +205,14 @@ fn body_of(mut exchange: Exchange, length: Option<usize>, cx: &mut Context<'_>) 
         exchange.hand_over();
         return HttpBody::stream(exchange);
     }
-    let mut whole = None;
+    let (mut whole, charge) = (None, exchange.take_charge());
     while let Poll::Ready(part) = exchange.poll_part(cx) {
         match part {
             ResponsePart::Chunk(chunk) => whole = Some(chunk),
             _ => break,
         }
     }
-    HttpBody::whole(whole)
+    HttpBody::charged(whole, charge)
 }
 
 fn response(head: ResponseHead<'static>, body: HttpBody) -> Response<HttpBody> {

@@ -263,11 +263,11 @@ impl Listening {
 
     /// Ends the connection that is idle for the longest time, of those that `is_meant` returns `true` for. Returns `false` if none is idle.
     fn end_idle(&mut self, is_meant: impl Fn(&OpenConnection) -> bool) -> bool {
-        let idle = self.open.iter().filter(|(_, connection)| is_meant(connection) && !connection.activity.ends_now());
-        let idle = idle.filter_map(|(id, connection)| Some((connection.activity.idle_since()?, *id)));
+        let idle = self.open.iter().filter(|(_, connection)| is_meant(connection));
+        let idle = idle.filter_map(|(id, connection)| Some((connection.activity.unused_since()?, *id)));
         let Some((_, oldest)) = idle.min() else { return false };
         let Some(connection) = self.open.get_mut(&oldest) else { return false };
-        connection.activity.end(Ending::Now);
+        connection.activity.end(Ending::IfIdle);
         self.woken.extend(connection.waker.take());
         if core::mem::replace(&mut connection.counts, false) {
             let client = connection.client.clone();
@@ -467,7 +467,9 @@ impl Drop for Open {
     fn drop(&mut self) {
         let waker = self.connections.listening.verb(|listening, _, _| listening.remove(self.id));
         drop(waker);
-        self.connections.service.budget().connections().give_back(1);
+        let meter = self.connections.service.budget().connections();
+        // One that was too many leaves no room.
+        if self.activity.is_surplus() { meter.undo(1) } else { meter.give_back(1) }
     }
 }
 
@@ -487,7 +489,7 @@ where
             let until = runtime.now().saturating_add(idle);
             // Nothing was read from the connection, so no response is owed to the client.
             let found = poll_fn(|cx| match open.ending(cx) {
-                Ending::Graceful | Ending::Now => Poll::Ready(None),
+                Ending::Graceful | Ending::IfIdle | Ending::Now => Poll::Ready(None),
                 Ending::None => match trusts.as_mut().poll(cx) {
                     Poll::Ready(is_trusted) => Poll::Ready(Some(is_trusted)),
                     Poll::Pending => timer.poll_until(cx, until).map(|()| None),
@@ -512,17 +514,18 @@ where
         loop {
             match open.ending(cx) {
                 Ending::None => {}
-                Ending::Graceful if is_closing => {}
-                Ending::Graceful => {
+                Ending::Now => return Poll::Ready(()),
+                Ending::IfIdle if activity.in_progress.load(Ordering::Acquire) == 0 => return Poll::Ready(()),
+                Ending::Graceful | Ending::IfIdle if is_closing => {}
+                Ending::Graceful | Ending::IfIdle => {
                     is_closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                Ending::Now => return Poll::Ready(()),
             }
             if connection.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
-            if activity.ending() == Ending::Graceful && !is_closing {
+            if activity.ending() > Ending::None && !is_closing {
                 continue;
             }
             if activity.looks_ahead() {
@@ -639,13 +642,15 @@ impl<I: Write + Unpin> Write for Socket<I> {
 }
 
 /// How a connection ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 #[repr(u8)]
 enum Ending {
     /// It does not end yet.
     None,
     /// After its last response.
     Graceful,
+    /// At once, unless a request is in progress; then after its last response.
+    IfIdle,
     Now,
 }
 
@@ -653,6 +658,8 @@ enum Ending {
 struct Activity {
     runtime: Arc<dyn TimedRuntime>,
     served: AtomicUsize,
+    /// The requests of which the head has arrived, and whose responses have not ended.
+    in_progress: AtomicUsize,
     /// `true` if the last request was one of HTTP/1. Over HTTP/2, hyper reads all the time.
     is_http1: AtomicBool,
     /// `true` once the client has closed its side while a request was being served.
@@ -671,6 +678,7 @@ impl Activity {
         Self {
             runtime,
             served: AtomicUsize::new(0),
+            in_progress: AtomicUsize::new(0),
             is_http1: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             ending: AtomicU8::new(Ending::None as u8),
@@ -687,12 +695,15 @@ impl Activity {
         match self.ending.load(Ordering::Acquire) {
             0 => Ending::None,
             1 => Ending::Graceful,
+            2 => Ending::IfIdle,
             _ => Ending::Now,
         }
     }
 
-    fn ends_now(&self) -> bool {
-        self.ending() == Ending::Now
+    /// The time since which no request is in progress; `None` while one is, from its head on, or if the connection ends already.
+    fn unused_since(&self) -> Option<Instant> {
+        let is_unused = self.in_progress.load(Ordering::Acquire) == 0 && self.ending() < Ending::IfIdle;
+        is_unused.then(|| Instant::from_micros(self.last.load(Ordering::Acquire)))
     }
 
     fn is_surplus(&self) -> bool {
@@ -740,6 +751,22 @@ impl Drop for Served {
     }
 }
 
+/// A request in progress: its head has arrived, and its response has not ended.
+struct InProgress(Arc<Activity>);
+
+impl InProgress {
+    fn begin(activity: &Arc<Activity>) -> Self {
+        activity.in_progress.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(activity))
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.in_progress.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// The service of one connection, which counts the requests that are being served.
 struct ConnectionService {
     service: HttpService,
@@ -767,7 +794,8 @@ impl Service<Request<Incoming>> for ConnectionService {
         } else {
             self.service.answer_on(request, self.client.as_ref(), Some(&self.connection))
         };
-        ServedFuture { inner, activity: Arc::clone(&self.activity), served: None, was_told: false }
+        let in_progress = Some(InProgress::begin(&self.activity));
+        ServedFuture { inner, activity: Arc::clone(&self.activity), in_progress, served: None, was_told: false }
     }
 }
 
@@ -777,6 +805,7 @@ pin_project! {
         #[pin]
         inner: HttpFuture<Incoming>,
         activity: Arc<Activity>,
+        in_progress: Option<InProgress>,
         served: Option<Served>,
         // `true` once the service knows that the client has closed its side.
         was_told: bool,
@@ -799,14 +828,15 @@ impl Future for ServedFuture {
             polled = this.inner.as_mut().poll(cx);
         }
         let response = ready!(polled)?;
-        let (served, was_told) = (this.served.take(), *this.was_told);
-        Poll::Ready(Ok(response.map(|inner| ServedBody { inner, served, was_told })))
+        let (in_progress, served, was_told) = (this.in_progress.take(), this.served.take(), *this.was_told);
+        Poll::Ready(Ok(response.map(|inner| ServedBody { inner, _in_progress: in_progress, served, was_told })))
     }
 }
 
 /// The body of a response. Until it is dropped, its request is being served.
 struct ServedBody {
     inner: HttpBody,
+    _in_progress: Option<InProgress>,
     served: Option<Served>,
     was_told: bool,
 }

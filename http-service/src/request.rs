@@ -69,6 +69,11 @@ impl PartialBody {
         Ok(Self { charged: length, ..Self::default() })
     }
 
+    /// A body of `length` bytes that is not charged for.
+    pub(crate) fn uncharged(length: u64) -> Self {
+        Self { charged: usize::try_from(length).unwrap_or(usize::MAX), ..Self::default() }
+    }
+
     /// Reads `body` to its end. If reading fails, returns an empty body, so that the part that was read has no effect.
     pub(crate) fn poll_read<B: Body>(
         &mut self,
@@ -113,13 +118,13 @@ impl PartialBody {
     }
 
     fn push(&mut self, piece: Bytes) {
-        if self.first.is_empty() {
+        if self.first.is_empty() && self.all.is_empty() {
             self.first = piece;
             return;
         }
         if self.all.is_empty() {
             self.all.reserve_exact(self.charged);
-            self.all.extend_from_slice(&self.first);
+            self.all.extend_from_slice(&core::mem::take(&mut self.first));
         }
         self.all.extend_from_slice(&piece);
     }

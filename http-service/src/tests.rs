@@ -70,6 +70,10 @@ impl Body for Whole {
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(self.0.take().map(|text| Ok(Frame::data(text))))
     }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.0.as_ref().map_or(0, |text| text.len() as u64))
+    }
 }
 
 /// Counts and flags that the handlers set.
@@ -643,6 +647,45 @@ fn calls_beyond_the_limit_are_refused_before_their_body_is_read_and_answers_are_
     bench.run(1);
     let stats = bench.service.stats();
     assert_eq!((stats.calls, stats.exchanges, stats.request_bytes, stats.ended_sessions), (0, 0, 0, 0));
+}
+
+/// A call that waits for an answer would hang if bodies that do not arrive could keep the answer out.
+#[test]
+fn in_a_session_an_answer_or_an_end_has_room_when_requests_have_none() {
+    let mut bench = Bench::with(|config| config.limits.exchanges = 32);
+    let session = bench.open();
+    let unfinished: Vec<_> = (0..30).map(|_| bench.service.call(request("POST", &[], Unfinished::of(2)))).collect();
+    assert_eq!(bench.call("quick").status(), 503);
+    let session = [("mcp-session-id", &*session)];
+    let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+    assert_eq!(bench.post(&session, progress).status(), 202);
+    assert_eq!(bench.send("GET", &session, "").status(), 503);
+    assert_eq!(bench.post(&session, &" ".repeat(1 + (64 << 10))).status(), 503, "it is too long");
+    assert_eq!(bench.send("DELETE", &session, "").status(), 204);
+    drop(unfinished);
+    assert_eq!(counts(&bench), (0, 0));
+}
+
+#[test]
+fn each_request_of_a_batch_counts_as_a_call() {
+    let mut bench = Bench::with(|config| config.limits.calls = 2);
+    let opened = bench.post(&[], &INITIALIZE.replace("2025-11-25", "2025-03-26"));
+    let id = opened.header("mcp-session-id").expect("an id").to_owned();
+    let calls = |count| format!("[{}]", (1..=count).map(|id| call(id, "wait", r#""_meta":{}"#)).collect::<Vec<_>>().join(","));
+    assert_eq!(bench.post(&[("mcp-session-id", &id)], &calls(3)).status(), 503);
+    let both = bench.post(&[("mcp-session-id", &id)], &calls(2));
+    assert_eq!((both.status(), bench.service.stats().calls), (0, 2));
+}
+
+/// Over HTTP/2 a client can leave a whole response unread for ever.
+#[test]
+fn a_whole_response_counts_as_an_exchange_until_its_body_is_taken() {
+    let mut bench = Bench::new();
+    let body = Whole(Some(Bytes::from_static(INITIALIZE.as_bytes())));
+    let response = bench.executor.block_on(bench.service.call(request("POST", &[], body))).expect("no error");
+    assert_eq!(counts(&bench), (1, 1));
+    drop(response);
+    assert_eq!(counts(&bench), (1, 0));
 }
 
 /// Clients that disconnected at once left 90 000 handlers that ran on for their grace.

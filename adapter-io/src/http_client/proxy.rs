@@ -59,7 +59,10 @@ fn invalid(why: &'static str) -> io::Error {
 fn is_here(server: &Uri) -> bool {
     let host = server.host().unwrap_or_default();
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// The value of `Proxy-Authorization` in requests that are sent to a proxy without a tunnel.
@@ -171,6 +174,10 @@ mod tests {
             ("http://LOCALHOST:80/mcp", true),
             ("http://127.0.0.2/", true),
             ("https://[::1]:8443/", true),
+            ("http://[::ffff:127.0.0.1]/", true),
+            ("http://localhost.:1/", true),
+            ("http://mcp.localhost/", true),
+            ("http://notlocalhost/", false),
             ("http://localhost.example.com/", false),
             ("http://10.0.0.1/", false),
             ("http://[2001:db8::1]/", false),

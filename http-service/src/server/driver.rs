@@ -93,7 +93,7 @@ impl SessionDriver {
 
     /// Returns `true` if the handlers of a session that has ended may clean up. Otherwise the driver ends, which drops them.
     fn has_grace(&mut self) -> bool {
-        self.grace.covers(Unit::Ended) || self.grace.add(Unit::Ended, 1).is_ok()
+        self.grace.amount(Unit::Ended) > 0 || self.grace.add(Unit::Ended, 1).is_ok()
     }
 
     /// Passes the reports to the server, and takes its orders. The task is woken when there are further orders.

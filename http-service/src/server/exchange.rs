@@ -22,7 +22,7 @@ use crate::request::head;
 pub(crate) struct Charges {
     /// The call and the body, until nothing of the call is left.
     pub(crate) call: Charge,
-    /// The exchange, until it is over.
+    /// The exchange, until its response was written.
     pub(crate) exchange: Charge,
 }
 
@@ -40,7 +40,8 @@ pub(crate) struct Exchange {
     id: HttpExchangeId,
     /// The driver of the session of a request without a handshake, while this handle polls it.
     driver: Option<SessionDriver>,
-    /// `None` once the exchange is over.
+    is_over: bool,
+    /// `None` once the exchange is over, or a whole body has it.
     charge: Option<Charge>,
 }
 
@@ -57,9 +58,8 @@ impl Owner {
         if request.may_open_session() {
             request.client = charge.payer().name().map(Into::into);
         }
-        if request.asks() && !call.covers(Unit::Calls) {
-            call.add(Unit::Calls, 1).map_err(NotBegun::NoRoom)?;
-        }
+        let uncharged = request.calls().saturating_sub(call.amount(Unit::Calls));
+        call.add(Unit::Calls, uncharged).map_err(NotBegun::NoRoom)?;
         // What handlers hold is charged for as long as they hold it.
         let mut extensions = Extensions::new().with_shared(Arc::clone(parts)).with(call);
         if let Some(principal) = parts.extensions.get::<Principal>() {
@@ -93,7 +93,7 @@ impl Owner {
 
 impl Exchange {
     fn new(owner: Arc<Owner>, id: HttpExchangeId, charge: Charge) -> Self {
-        Self { owner, id, driver: None, charge: Some(charge) }
+        Self { owner, id, driver: None, is_over: false, charge: Some(charge) }
     }
 
     /// Polls the driver of a session from now on.
@@ -110,6 +110,7 @@ impl Exchange {
         match self.owner.shared().poll_response(self.id, &mut waker) {
             Some(part) => {
                 if part == ResponsePart::End {
+                    self.is_over = true;
                     self.charge = None;
                 }
                 Poll::Ready(part)
@@ -124,8 +125,13 @@ impl Exchange {
         self.owner.shared().half_close(self.id);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.charge.is_none()
+    pub(crate) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The charge, for a whole body, which takes room until it is written.
+    pub(crate) const fn take_charge(&mut self) -> Option<Charge> {
+        self.charge.take()
     }
 
     /// Starts a task for the driver, if this handle has one. For a response that is a stream this is necessary, since the client may not

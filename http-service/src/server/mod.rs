@@ -20,7 +20,7 @@ use engine::Engine;
 use http::request::Parts;
 use protocol_core::http::{HttpServer, HttpServerConfig};
 
-use crate::budget::{Budget, Unit};
+use crate::budget::{Budget, Payer, Unit};
 use crate::request::{BodyLimits, head};
 use crate::stats::HttpStats;
 use shared::{Shared, Source};
@@ -63,11 +63,12 @@ impl Owner {
         &self.0.budget
     }
 
-    /// The bounds on the body of a request.
-    pub(crate) fn body_limits(&self) -> BodyLimits {
+    /// The bounds on the body of a request of `payer`.
+    pub(crate) fn body_limits(&self, payer: &Payer) -> BodyLimits {
         let HttpServerConfig { limits, timeouts, .. } = &*self.0.config;
-        // A body that is longer than all bodies may be together never fits.
-        BodyLimits { bytes: limits.body_bytes.min(limits.request_bytes), time: timeouts.body }
+        // A body that is longer than the largest share never fits.
+        let share = limits.request_bytes.div_ceil(payer.divisor());
+        BodyLimits { bytes: limits.body_bytes.min(share), time: timeouts.body }
     }
 
     /// Returns `true` if a request is not refused because of its head.
@@ -86,7 +87,7 @@ impl Owner {
         let (sessions, subscriptions, kept_bytes) = self.0.engine.with_state(|state| state.counts());
         HttpStats {
             connections: budget.open_connections(),
-            exchanges: budget.held(Unit::Exchanges),
+            exchanges: budget.held(Unit::Exchanges).saturating_add(budget.held(Unit::Answers)),
             request_bytes: budget.held(Unit::RequestBytes),
             calls: budget.held(Unit::Calls),
             ended_sessions: budget.held(Unit::Ended),

@@ -46,12 +46,12 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// Returns `true` for a request, and for a batch with a request.
-    pub(super) fn asks(&self) -> bool {
+    /// The number of requests.
+    pub(super) fn requests(&self) -> usize {
         match self {
-            Self::Message(message) => matches!(message, Message::Request(_)),
-            Self::Batch(batch) => batch.replies > 0,
-            Self::Malformed { .. } => false,
+            Self::Message(Message::Request(_)) => 1,
+            Self::Batch(batch) => batch.replies,
+            Self::Message(_) | Self::Malformed { .. } => 0,
         }
     }
 

@@ -100,11 +100,11 @@ impl<'a> HttpRequest<'a> {
         }
     }
 
-    /// Returns `true` if the request causes a reply of a session: it is a POST with a request, also within a batch, or a POST whose body was
-    /// not read ([`read_body`](Self::read_body)).
+    /// The number of requests in the body of a POST, each of which causes a reply of a session. 1 for a POST whose body was not read
+    /// ([`read_body`](Self::read_body)).
     #[must_use]
-    pub fn asks(&self) -> bool {
-        self.head.method == Method::Post && self.contents.as_ref().is_none_or(Body::asks)
+    pub fn calls(&self) -> usize {
+        if self.head.method == Method::Post { self.contents.as_ref().map_or(1, Body::requests) } else { 0 }
     }
 
     /// Returns `true` if the request may open a session with a handshake, so that
