@@ -118,13 +118,15 @@ impl Function {
             return (quote!(()), None);
         }
         let derives = derives(&self.root);
+        // It stands beside the function, so its name is one that no function uses. No peer sees it.
+        let name = format_ident!("__Arguments");
         let arguments = quote! {
             #derives
-            struct Arguments {
+            struct #name {
                 #(#fields,)*
             }
         };
-        (quote!(Arguments), Some(arguments))
+        (quote!(#name), Some(arguments))
     }
 
     /// The call of the function, and its result as `Ok(..)`. `argument` gives the value of a named argument.

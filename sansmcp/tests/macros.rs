@@ -40,6 +40,24 @@ async fn arguments(
     Ok(format!("{sum} in {}", db.0))
 }
 
+/// A type that a program may well have.
+#[args]
+struct Arguments {
+    words: Vec<String>,
+}
+
+/// Counts.
+#[tool]
+async fn count(
+    /// What to count.
+    first: Arguments,
+    /// How often.
+    times: usize,
+) -> usize {
+    let Arguments { words } = first;
+    words.len() * times
+}
+
 #[tool]
 fn blocking() -> Result<&'static str, &'static str> {
     Err("no luck")
@@ -88,6 +106,7 @@ fn service() -> Service {
         .state(Db("db"))
         .tool(resize())
         .tool(arguments())
+        .tool(count())
         .tool(blocking())
         .tool(content())
         .tool(nothing())
@@ -112,6 +131,7 @@ fn a_tool_takes_its_arguments_together_or_one_by_one_and_returns_anything() {
     assert_eq!(call("sum", &json!({"a": 1, "b": 2})), "103 in db");
     assert_eq!(call("sum", &json!({"a": 1})), "101 in db");
     assert!(call("sum", &json!({"b": 1})).starts_with("invalid arguments: "));
+    assert_eq!(call("count", &json!({"first": {"words": ["a", "b"]}, "times": 2})), r#"{"result":4}"#);
     assert_eq!(call("blocking", &json!({})), "no luck");
     assert_eq!(call("content", &json!({})), "as it is");
     assert_eq!(call("nothing", &json!({})), "");
