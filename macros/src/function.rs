@@ -16,7 +16,7 @@ pub(crate) struct Function {
     visibility: Visibility,
     /// Its doc comment.
     docs: Vec<Attribute>,
-    /// The function as it was written, without its doc comment, and without the attributes of its parameters.
+    /// The function as it was written, without its doc comment, and without what describes its parameters.
     item: ItemFn,
     pub(crate) parameters: Vec<Parameter>,
     /// The type that it returns, or that its `Result` has; `None` if it is `()`.

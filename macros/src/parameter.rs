@@ -15,7 +15,7 @@ pub(crate) enum Parameter {
     Named { name: Ident, ty: Type, attributes: Vec<Attribute> },
 }
 
-/// Takes the attributes from the parameters of a function, and says what they are. `what` is the attribute of the function.
+/// Takes what describes arguments from the parameters of a function, and says what they are. `what` is the attribute of the function.
 pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: &str) -> Result<Vec<Parameter>> {
     let mut parameters = Vec::new();
     let mut undocumented = Vec::new();
@@ -29,7 +29,15 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
                 return Err(Error::new_spanned(receiver, message));
             }
         };
-        let (ty, attributes) = ((*typed.ty).clone(), std::mem::take(&mut typed.attrs));
+        if let Some(condition) = typed.attrs.iter().find(|attribute| is_one_of(attribute, &["cfg", "cfg_attr"])) {
+            let message = "a parameter has no `cfg`: write two functions";
+            return Err(Error::new_spanned(condition, message));
+        }
+        let ty = (*typed.ty).clone();
+        let attributes = std::mem::take(&mut typed.attrs).into_iter();
+        let (attributes, others): (Vec<_>, _) =
+            attributes.partition(|attribute| is_one_of(attribute, &["doc", "serde", "schemars"]));
+        typed.attrs = others;
         match &ty {
             Type::Reference(_) => {
                 return Err(Error::new_spanned(&ty, "a parameter is owned: write `String` for `&str`, `Vec<T>` for `&[T]`"));
@@ -84,6 +92,10 @@ const SCALARS: [&str; 20] = [
     "String", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64",
     "Vec", "PathBuf", "Duration",
 ];
+
+fn is_one_of(attribute: &Attribute, names: &[&str]) -> bool {
+    names.iter().any(|name| attribute.path().is_ident(name))
+}
 
 fn suffix(count: usize) -> String {
     if count == 0 { String::new() } else { (count.saturating_add(1)).to_string() }

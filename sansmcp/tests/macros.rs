@@ -59,6 +59,9 @@ async fn count(
 }
 
 #[tool]
+async fn lints(#[expect(unused_variables)] context: Context, #[expect(unused_variables)] job: Resize) {}
+
+#[tool]
 fn blocking() -> Result<&'static str, &'static str> {
     Err("no luck")
 }
@@ -107,6 +110,7 @@ fn service() -> Service {
         .tool(resize())
         .tool(arguments())
         .tool(count())
+        .tool(lints())
         .tool(blocking())
         .tool(content())
         .tool(nothing())
@@ -132,6 +136,7 @@ fn a_tool_takes_its_arguments_together_or_one_by_one_and_returns_anything() {
     assert_eq!(call("sum", &json!({"a": 1})), "101 in db");
     assert!(call("sum", &json!({"b": 1})).starts_with("invalid arguments: "));
     assert_eq!(call("count", &json!({"first": {"words": ["a", "b"]}, "times": 2})), r#"{"result":4}"#);
+    assert_eq!(call("lints", &json!({"files": []})), "");
     assert_eq!(call("blocking", &json!({})), "no luck");
     assert_eq!(call("content", &json!({})), "as it is");
     assert_eq!(call("nothing", &json!({})), "");
