@@ -2,6 +2,7 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
+use syn::ext::IdentExt as _;
 use syn::{Attribute, Error, Expr, GenericArgument, Ident, ItemFn, Lit, Meta, PathArguments, Result, ReturnType, Type, Visibility};
 
 use crate::args::derives;
@@ -58,8 +59,7 @@ impl Function {
 
     /// The name in the protocol: the option `name`, or the name of the function.
     pub(crate) fn public_name(&self, options: &Options) -> Result<TokenStream> {
-        let name = self.name.to_string();
-        let name = name.strip_prefix("r#").unwrap_or(&name);
+        let name = self.name.unraw().to_string();
         Ok(options.text("name")?.map_or_else(|| quote!(#name), |name| quote!(#name)))
     }
 

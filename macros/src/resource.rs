@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt as _;
 use syn::{Error, Result};
 
 use crate::function::{Function, arguments_local};
@@ -25,7 +26,8 @@ pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream
     let variables = variables(&text);
     for parameter in &function.parameters {
         match parameter {
-            Parameter::Named { name, .. } if !variables.contains(&&*name.to_string()) => {
+            Parameter::Named { name, .. } if !variables.contains(&&*name.unraw().to_string()) => {
+                let name = name.unraw();
                 return Err(Error::new(
                     name.span(),
                     format!("`{text}` has no variable `{name}`: write `{{{name}}}` where its value is"),
@@ -46,7 +48,7 @@ pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream
     let local = arguments_local();
     let convert = quote!(#root::ResourceContents::from);
     let variable = |name: &syn::Ident, ty: &syn::Type| {
-        let name = name.to_string();
+        let name = name.unraw().to_string();
         quote!(#local.variable::<#ty>(#name)?)
     };
     let (own, call) = (function.own_parameters(), function.call(variable, Some(convert)));

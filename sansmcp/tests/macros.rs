@@ -104,6 +104,14 @@ async fn page(
     Ok(format!("{page} {} {}", uri.uri, db.0).into())
 }
 
+#[resource("types://{type}")]
+async fn of(
+    /// The type of the words.
+    r#type: String,
+) -> String {
+    r#type
+}
+
 fn service() -> Service {
     Service::new("words", "1.0")
         .state(Db("db"))
@@ -118,6 +126,7 @@ fn service() -> Service {
         .prompt(review())
         .resource(manual())
         .resource_template(page())
+        .resource_template(of())
 }
 
 fn request(op: Op, params: &Value) -> Result<Value, sansmcp::RpcError> {
@@ -171,5 +180,6 @@ fn a_prompt_and_a_resource_return_what_converts_and_take_variables_by_name() {
     let read = |uri: &str| request(Op::ReadResource, &json!({"uri": uri}));
     assert_eq!(read("words://manual").unwrap()["contents"][0]["text"], "Read it.");
     assert_eq!(read("words://a/7").unwrap()["contents"][0]["blob"], "NyB3b3JkczovL2EvNyBkYg==");
+    assert_eq!(read("types://verbs").unwrap()["contents"][0]["text"], "verbs");
     assert_eq!(read("words://a/x").unwrap_err().code, -32002, "it is no page");
 }

@@ -16,4 +16,12 @@ async fn c(uri: ResourceUri) -> String {
     uri.uri
 }
 
+#[macros::resource("file:///{name}")]
+async fn d(
+    /// The type.
+    r#type: String,
+) -> String {
+    r#type
+}
+
 fn main() {}
