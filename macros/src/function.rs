@@ -3,7 +3,9 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt as _;
-use syn::{Attribute, Error, Expr, GenericArgument, Ident, ItemFn, Lit, Meta, PathArguments, Result, ReturnType, Type, Visibility};
+use syn::{
+    Attribute, Error, Expr, ExprLit, GenericArgument, Ident, ItemFn, Lit, Meta, PathArguments, Result, ReturnType, Type, Visibility,
+};
 
 use crate::args::derives;
 use crate::options::Options;
@@ -68,7 +70,7 @@ impl Function {
         if let Some(given) = options.text("description")? {
             return Ok(Some(quote!(.description(#given))));
         }
-        let lines: Vec<_> = self.docs.iter().filter_map(doc_line).collect();
+        let lines = self.docs.iter().filter_map(doc_line).collect::<Result<Vec<_>>>()?;
         let text = lines.join("\n");
         let text = text.trim();
         Ok((!text.is_empty()).then(|| quote!(.description(#text))))
@@ -177,11 +179,19 @@ fn first_argument(ty: &Type) -> Option<Type> {
     })
 }
 
-/// A line of a doc comment, without the space that begins it.
-fn doc_line(attribute: &Attribute) -> Option<String> {
+/// A line of a doc comment, without the space that begins it; `None` for another attribute of rustdoc, such as `#[doc(hidden)]`. The text
+/// of a macro in it is not known here.
+fn doc_line(attribute: &Attribute) -> Option<Result<String>> {
     let Meta::NameValue(doc) = &attribute.meta else { return None };
-    let Expr::Lit(literal) = &doc.value else { return None };
-    let Lit::Str(line) = &literal.lit else { return None };
+    let mut value = &doc.value;
+    while let Expr::Group(group) = value {
+        value = &group.expr;
+    }
+    let Expr::Lit(ExprLit { lit: Lit::Str(line), .. }) = value else {
+        let message =
+            "the description cannot be read from here: write it as an option, such as `description = include_str!(\"..\")`";
+        return Some(Err(Error::new_spanned(value, message)));
+    };
     let line = line.value();
-    Some(line.strip_prefix(' ').unwrap_or(&line).trim_end().into())
+    Some(Ok(line.strip_prefix(' ').unwrap_or(&line).trim_end().into()))
 }

@@ -58,6 +58,21 @@ async fn count(
     words.len() * times
 }
 
+/// A tool whose doc comment comes from a macro.
+macro_rules! described {
+    ($name:ident, $text:expr) => {
+        #[doc = $text]
+        #[tool]
+        async fn $name() {}
+    };
+}
+
+described!(by_macro, "By a macro.");
+
+#[doc = concat!("For", " people.")]
+#[tool(description = concat!("For", " models."))]
+async fn by_option() {}
+
 #[tool]
 async fn lints(#[expect(unused_variables)] context: Context, #[expect(unused_variables)] job: Resize) {}
 
@@ -118,6 +133,8 @@ fn service() -> Service {
         .tool(resize())
         .tool(arguments())
         .tool(count())
+        .tool(by_macro())
+        .tool(by_option())
         .tool(lints())
         .tool(blocking())
         .tool(content())
@@ -159,6 +176,8 @@ fn name_description_and_options_are_listed() {
     let resize = tool("resize");
     assert_eq!((&resize["title"], &resize["description"]), (&json!("Resize"), &json!("Resizes images.\n\nAll at once.")));
     assert_eq!(resize["annotations"], json!({"destructiveHint": false, "openWorldHint": false}));
+    assert_eq!(tool("by_macro")["description"], "By a macro.");
+    assert_eq!(tool("by_option")["description"], "For models.");
     let sum = tool("sum");
     assert_eq!(sum["annotations"], json!({"readOnlyHint": true, "idempotentHint": true}));
     assert_eq!(sum["inputSchema"]["properties"]["a"]["description"], "The first number.");

@@ -1,0 +1,6 @@
+#[macros::tool]
+/// Resizes.
+#[doc = include_str!("resize.md")]
+async fn resize() {}
+
+fn main() {}
