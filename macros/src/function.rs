@@ -51,8 +51,8 @@ impl Function {
         let visibility = std::mem::replace(&mut item.vis, Visibility::Inherited);
         let (output, is_result) = match &item.sig.output {
             ReturnType::Default => (None, false),
-            ReturnType::Type(_, ty) => match last_segment(ty).as_deref() {
-                Some("Result") => (first_argument(ty), true),
+            ReturnType::Type(_, ty) => match last_segment(ty) {
+                Some(last) if last.ident == "Result" => (first_argument(ty), true),
                 _ => (Some((**ty).clone()), false),
             },
         };
@@ -171,8 +171,7 @@ pub(crate) fn arguments_local() -> Ident {
 
 /// The first argument of a generic type, such as the `T` of a `Result<T>`.
 fn first_argument(ty: &Type) -> Option<Type> {
-    let Type::Path(path) = ty else { return None };
-    let PathArguments::AngleBracketed(arguments) = &path.path.segments.last()?.arguments else { return None };
+    let PathArguments::AngleBracketed(arguments) = &last_segment(ty)?.arguments else { return None };
     arguments.args.iter().find_map(|argument| match argument {
         GenericArgument::Type(ty) => Some(ty.clone()),
         _ => None,

@@ -1,7 +1,7 @@
 //! The parameters of a function.
 
 use proc_macro2::{Ident, Span};
-use syn::{Attribute, Error, FnArg, Pat, Result, Type};
+use syn::{Attribute, Error, FnArg, GenericArgument, Pat, PathArguments, PathSegment, Result, Type};
 
 /// A parameter of a function.
 pub(crate) enum Parameter {
@@ -33,7 +33,7 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
             let message = "a parameter has no `cfg`: write two functions";
             return Err(Error::new_spanned(condition, message));
         }
-        let ty = (*typed.ty).clone();
+        let ty = peeled(&typed.ty).clone();
         let attributes = std::mem::take(&mut typed.attrs).into_iter();
         let (attributes, others): (Vec<_>, _) =
             attributes.partition(|attribute| is_one_of(attribute, &["doc", "serde", "schemars"]));
@@ -47,8 +47,7 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
             }
             _ => {}
         }
-        let last = last_segment(&ty);
-        if let Some(own) = last.as_deref().filter(|last| ["Context", "State"].contains(last)) {
+        if let Some(own) = own(&ty) {
             if let Some(attribute) = attributes.first() {
                 return Err(Error::new_spanned(attribute, format!("a `{own}` is no argument, so it is not described")));
             }
@@ -57,7 +56,7 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
             parameters.push(Parameter::Own { local, ty });
             continue;
         }
-        if what == "resource" && last.as_deref() == Some("ResourceUri") {
+        if what == "resource" && last_segment(&ty).is_some_and(|last| last.ident == "ResourceUri") {
             parameters.push(Parameter::Uri { ty });
             continue;
         }
@@ -77,7 +76,7 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
     let is_argument = |parameter: &&Parameter| matches!(parameter, Parameter::Whole { .. } | Parameter::Named { .. });
     let has_others = parameters.iter().filter(is_argument).count() > 1;
     if let Some((pattern, ty)) = undocumented.first() {
-        let scalar = last_segment(ty).is_some_and(|last| SCALARS.contains(&&*last));
+        let scalar = last_segment(ty).is_some_and(|last| SCALARS.contains(&&*last.ident.to_string()));
         if has_others || scalar || matches!(ty, Type::Tuple(_) | Type::Array(_)) {
             let message = "an argument on its own has a doc comment, which is its description: write `/// What it is` above it. Arguments \
                            together are one struct with `#[args]`; a shared value is taken as `State<T>`";
@@ -101,10 +100,34 @@ fn suffix(count: usize) -> String {
     if count == 0 { String::new() } else { (count.saturating_add(1)).to_string() }
 }
 
-/// The last name in the path of a type.
-pub(crate) fn last_segment(ty: &Type) -> Option<String> {
-    match ty {
-        Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+/// `Context` or `State`, if `ty` is that. A type of this name with other generic arguments is one of the program.
+fn own(ty: &Type) -> Option<&'static str> {
+    let PathSegment { ident, arguments } = last_segment(ty)?;
+    match arguments {
+        PathArguments::None if ident == "Context" => Some("Context"),
+        PathArguments::AngleBracketed(given) if ident == "State" => {
+            let mut given = given.args.iter();
+            matches!((given.next(), given.next()), (Some(GenericArgument::Type(_)), None)).then_some("State")
+        }
+        _ => None,
+    }
+}
+
+/// The type itself, where a macro or parentheses are around it.
+pub(crate) fn peeled(mut ty: &Type) -> &Type {
+    loop {
+        ty = match ty {
+            Type::Group(group) => &group.elem,
+            Type::Paren(paren) => &paren.elem,
+            _ => return ty,
+        };
+    }
+}
+
+/// The last name in the path of a type, with its generic arguments.
+pub(crate) fn last_segment(ty: &Type) -> Option<&PathSegment> {
+    match peeled(ty) {
+        Type::Path(path) => path.path.segments.last(),
         _ => None,
     }
 }

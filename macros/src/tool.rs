@@ -14,7 +14,7 @@ const OPTIONS: [&str; 9] =
 pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream> {
     options.only("tool", &OPTIONS)?.no_first("tool")?;
     let function = Function::parse(options, item, "tool")?;
-    let is_content = function.output.as_ref().and_then(last_segment).as_deref() == Some("ToolOutput");
+    let is_content = function.output.as_ref().and_then(last_segment).is_some_and(|last| last.ident == "ToolOutput");
     let constructor = match (function.is_async(), is_content) {
         (true, false) => format_ident!("new"),
         (true, true) => format_ident!("with_content"),

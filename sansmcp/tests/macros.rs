@@ -73,6 +73,47 @@ described!(by_macro, "By a macro.");
 #[tool(description = concat!("For", " models."))]
 async fn by_option() {}
 
+/// Types of a program whose names are also ours.
+mod theirs {
+    use sansmcp::prelude::*;
+
+    #[args]
+    pub(super) struct State {
+        pub(super) zip: String,
+    }
+
+    #[args]
+    pub(super) struct Context<T> {
+        pub(super) words: T,
+    }
+}
+
+#[tool]
+async fn together(state: theirs::State, _: Context) -> String {
+    state.zip
+}
+
+#[tool]
+async fn apart(
+    /// Where.
+    state: theirs::State,
+    /// What.
+    context: theirs::Context<String>,
+) -> String {
+    state.zip + &context.words
+}
+
+macro_rules! takes {
+    ($name:ident, $context:ty, $state:ty) => {
+        #[tool]
+        async fn $name(_: $context, State(db): $state) -> String {
+            db.0.into()
+        }
+    };
+}
+
+takes!(taken, Context, State<Db>);
+
 #[tool]
 async fn lints(#[expect(unused_variables)] context: Context, #[expect(unused_variables)] job: Resize) {}
 
@@ -135,6 +176,9 @@ fn service() -> Service {
         .tool(count())
         .tool(by_macro())
         .tool(by_option())
+        .tool(together())
+        .tool(apart())
+        .tool(taken())
         .tool(lints())
         .tool(blocking())
         .tool(content())
@@ -162,6 +206,9 @@ fn a_tool_takes_its_arguments_together_or_one_by_one_and_returns_anything() {
     assert_eq!(call("sum", &json!({"a": 1})), "101 in db");
     assert!(call("sum", &json!({"b": 1})).starts_with("invalid arguments: "));
     assert_eq!(call("count", &json!({"first": {"words": ["a", "b"]}, "times": 2})), r#"{"result":4}"#);
+    assert_eq!(call("together", &json!({"zip": "7"})), "7");
+    assert_eq!(call("apart", &json!({"state": {"zip": "7"}, "context": {"words": "a"}})), "7a");
+    assert_eq!(call("taken", &json!({})), "db");
     assert_eq!(call("lints", &json!({"files": []})), "");
     assert_eq!(call("blocking", &json!({})), "no luck");
     assert_eq!(call("content", &json!({})), "as it is");
