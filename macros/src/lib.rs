@@ -36,7 +36,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes a function a prompt: `#[prompt] async fn review(..)` becomes a function `review()` that returns a `Prompt`.
 ///
 /// Name, description and parameters are as for [`macro@tool`]. The result is a `PromptOutput` or what converts into one: a
-/// `PromptMessage`, several of them, or a string, which is one message of the user; or a `Result` of these.
+/// `PromptMessage`, several of them, or a string, which is one message of the user; or a `Result` of these. The function must not block,
+/// not even if it is not `async`: it runs in a task.
 ///
 /// Options: `name`, `title` and `description`, which are strings; `deadline = Duration::from_secs(60)`.
 #[proc_macro_attribute]
@@ -52,7 +53,8 @@ pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
 /// and `State<T>`; for a template also a `ResourceUri`, and variables of the template by name, of any type that implements `FromStr`. A URI
 /// whose variable is not of its type is answered as a resource that does not exist.
 ///
-/// The result is a `ResourceContents` or what converts into one: a string, or bytes; or a `Result` of these.
+/// The result is a `ResourceContents` or what converts into one: a string, or bytes; or a `Result` of these. The function must not block, not
+/// even if it is not `async`: it runs in a task.
 ///
 /// Options: `name`, `title`, `description` and `mime_type`, which are strings; `subscribable`, which a template cannot be.
 #[proc_macro_attribute]
