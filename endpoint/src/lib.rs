@@ -85,6 +85,8 @@ mod context;
 mod endpoint;
 mod extensions;
 mod peer;
+#[doc(hidden)]
+pub mod returned;
 mod schema;
 mod service;
 mod state;

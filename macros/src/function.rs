@@ -4,7 +4,8 @@ use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt as _;
 use syn::{
-    Attribute, Error, Expr, ExprLit, GenericArgument, Ident, ItemFn, Lit, Meta, PathArguments, Result, ReturnType, Type, Visibility,
+    Attribute, Error, Expr, ExprLit, GenericArgument, Ident, ItemFn, Lit, Meta, PathArguments, PathSegment, Result, ReturnType,
+    Type, Visibility,
 };
 
 use crate::args::derives;
@@ -22,9 +23,8 @@ pub(crate) struct Function {
     /// The function as it was written, without its doc comment, and without what describes its parameters.
     item: ItemFn,
     pub(crate) parameters: Vec<Parameter>,
-    /// The type that it returns, or that its `Result` has; `None` if it is `()`.
+    /// The type that it returns, as it is written; `None` if there is none.
     pub(crate) output: Option<Type>,
-    is_result: bool,
 }
 
 impl Function {
@@ -49,14 +49,11 @@ impl Function {
         let (docs, others) = std::mem::take(&mut item.attrs).into_iter().partition(|attribute| attribute.path().is_ident("doc"));
         item.attrs = others;
         let visibility = std::mem::replace(&mut item.vis, Visibility::Inherited);
-        let (output, is_result) = match &item.sig.output {
-            ReturnType::Default => (None, false),
-            ReturnType::Type(_, ty) => match last_segment(ty) {
-                Some(last) if last.ident == "Result" => (first_argument(ty), true),
-                _ => (Some((**ty).clone()), false),
-            },
+        let output = match &item.sig.output {
+            ReturnType::Default => None,
+            ReturnType::Type(_, ty) => Some((**ty).clone()),
         };
-        Ok(Self { root: options.root(), name: item.sig.ident.clone(), visibility, docs, item, parameters, output, is_result })
+        Ok(Self { root: options.root(), name: item.sig.ident.clone(), visibility, docs, item, parameters, output })
     }
 
     /// The name in the protocol: the option `name`, or the name of the function.
@@ -91,6 +88,19 @@ impl Function {
     /// The call of the builder method `deadline`, if there is one.
     pub(crate) fn deadline(options: &Options) -> Result<Option<TokenStream>> {
         Ok(options.value("deadline", "Duration::from_secs(60)")?.map(|deadline| quote!(.deadline(#deadline))))
+    }
+
+    /// The `ToolOutput` that it returns, or that is in the `Result` that it returns.
+    pub(crate) fn content(&self) -> Option<&PathSegment> {
+        let last = self.output.as_ref().and_then(last_segment);
+        let of_result = last.filter(|last| last.ident == "Result").and_then(|last| match &last.arguments {
+            PathArguments::AngleBracketed(given) => given.args.iter().find_map(|argument| match argument {
+                GenericArgument::Type(ty) => last_segment(ty),
+                _ => None,
+            }),
+            _ => None,
+        });
+        of_result.or(last).filter(|last| last.ident == "ToolOutput")
     }
 
     pub(crate) fn is_async(&self) -> bool {
@@ -144,7 +154,10 @@ impl Function {
         });
         let call = quote!(#name(#(#values),*));
         let awaited = if self.is_async() { quote!(#call.await) } else { call };
-        let value = if self.is_result { quote!(#awaited?) } else { awaited };
+        let value = quote!({
+            use #root::returned::Plain as _;
+            #root::returned::Returned(#awaited).returned_result()?
+        });
         let value = convert.map_or_else(|| value.clone(), |convert| quote!(#convert(#value)));
         quote!(::core::result::Result::Ok::<_, #root::ToolError>(#value))
     }
@@ -167,15 +180,6 @@ impl Function {
 /// The name of the arguments in the closure that calls the function. It hides no name of the function.
 pub(crate) fn arguments_local() -> Ident {
     Ident::new("arguments", Span::mixed_site())
-}
-
-/// The first argument of a generic type, such as the `T` of a `Result<T>`.
-fn first_argument(ty: &Type) -> Option<Type> {
-    let PathArguments::AngleBracketed(arguments) = &last_segment(ty)?.arguments else { return None };
-    arguments.args.iter().find_map(|argument| match argument {
-        GenericArgument::Type(ty) => Some(ty.clone()),
-        _ => None,
-    })
 }
 
 /// A line of a doc comment, without the space that begins it; `None` for another attribute of rustdoc, such as `#[doc(hidden)]`. The text

@@ -6,7 +6,6 @@ use syn::{Error, Result};
 
 use crate::function::{Function, arguments_local};
 use crate::options::Options;
-use crate::parameter::last_segment;
 
 const OPTIONS: [&str; 9] =
     ["name", "title", "description", "read_only", "destructive", "idempotent", "open_world", "deadline", "inline"];
@@ -14,14 +13,13 @@ const OPTIONS: [&str; 9] =
 pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream> {
     options.only("tool", &OPTIONS)?.no_first("tool")?;
     let function = Function::parse(options, item, "tool")?;
-    let is_content = function.output.as_ref().and_then(last_segment).is_some_and(|last| last.ident == "ToolOutput");
-    let constructor = match (function.is_async(), is_content) {
-        (true, false) => format_ident!("new"),
-        (true, true) => format_ident!("with_content"),
-        (false, false) => format_ident!("blocking"),
-        (false, true) => {
+    let constructor = match (function.is_async(), function.content()) {
+        (true, None) => format_ident!("new"),
+        (true, Some(_)) => format_ident!("with_content"),
+        (false, None) => format_ident!("blocking"),
+        (false, Some(content)) => {
             let message = "a function that may block returns a value: make it `async` to return a `ToolOutput`";
-            return Err(Error::new_spanned(&function.output, message));
+            return Err(Error::new_spanned(content, message));
         }
     };
     let (root, name) = (&function.root, function.public_name(options)?);

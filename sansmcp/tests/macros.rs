@@ -114,6 +114,61 @@ macro_rules! takes {
 
 takes!(taken, Context, State<Db>);
 
+/// A `Result` by another name.
+type Outcome = std::result::Result<u32, String>;
+
+#[tool]
+async fn fails() -> Outcome {
+    Err("no luck".into())
+}
+
+#[tool]
+fn fails_blocking() -> Outcome {
+    Err("no luck".into())
+}
+
+macro_rules! returns {
+    ($name:ident, $output:ty, $value:expr) => {
+        #[tool]
+        async fn $name() -> $output {
+            $value
+        }
+    };
+}
+
+returns!(fails_by_macro, Result<u32, String>, Err("no luck".into()));
+returns!(content_by_macro, Result<ToolOutput>, Ok(ToolOutput::text("as it is")));
+
+/// A type that is no `Result`, whatever its name is.
+mod own {
+    #[derive(sansmcp::serde::Serialize, sansmcp::schemars::JsonSchema)]
+    #[serde(crate = "sansmcp::serde")]
+    #[schemars(crate = "sansmcp::schemars")]
+    pub(super) struct Result {
+        pub(super) sum: u32,
+    }
+}
+
+#[tool]
+async fn own_result() -> own::Result {
+    own::Result { sum: 3 }
+}
+
+/// A `Result` without a generic argument.
+mod fixed {
+    pub(super) type Result = std::result::Result<String, String>;
+}
+
+#[prompt]
+async fn unlucky() -> fixed::Result {
+    Err("no luck".into())
+}
+
+#[resource("fails://{place}")]
+async fn unlucky_resource() -> fixed::Result {
+    Err("no luck".into())
+}
+
 #[tool]
 async fn lints(#[expect(unused_variables)] context: Context, #[expect(unused_variables)] job: Resize) {}
 
@@ -179,6 +234,13 @@ fn service() -> Service {
         .tool(together())
         .tool(apart())
         .tool(taken())
+        .tool(fails())
+        .tool(fails_blocking())
+        .tool(fails_by_macro())
+        .tool(content_by_macro())
+        .tool(own_result())
+        .prompt(unlucky())
+        .resource_template(unlucky_resource())
         .tool(lints())
         .tool(blocking())
         .tool(content())
@@ -213,6 +275,18 @@ fn a_tool_takes_its_arguments_together_or_one_by_one_and_returns_anything() {
     assert_eq!(call("blocking", &json!({})), "no luck");
     assert_eq!(call("content", &json!({})), "as it is");
     assert_eq!(call("nothing", &json!({})), "");
+}
+
+#[test]
+fn a_result_is_known_by_its_type_and_not_by_its_name() {
+    for name in ["fails", "fails_blocking", "fails_by_macro"] {
+        let result = request(Op::CallTool, &json!({"name": name})).unwrap();
+        assert_eq!(result, json!({"content": [{"type": "text", "text": "no luck"}], "isError": true}), "{name}");
+    }
+    assert_eq!(call("content_by_macro", &json!({})), "as it is");
+    assert_eq!(call("own_result", &json!({})), r#"{"sum":3}"#);
+    assert_eq!(request(Op::GetPrompt, &json!({"name": "unlucky"})).unwrap_err().message, "no luck");
+    assert_eq!(request(Op::ReadResource, &json!({"uri": "fails://here"})).unwrap_err().message, "no luck");
 }
 
 #[test]
