@@ -288,11 +288,11 @@ impl Payer {
         [&self.client, &self.connection].into_iter().flatten().map(move |account| account.held.of(unit))
     }
 
-    fn give_back(&self, unit: Unit, amount: usize) {
+    /// Takes `amount` of a unit off the accounts. The meter of the service has its own count.
+    fn clear(&self, unit: Unit, amount: usize) {
         for account in self.accounts(unit) {
             account.fetch_sub(amount, Ordering::AcqRel);
         }
-        self.budget.meters.of(unit).give_back(amount);
     }
 
     /// Checks whether `amount` more of a unit fits, if `total` of it is held and `own` is what an account holds.
@@ -355,13 +355,11 @@ impl Charge {
                 let held = self.amounts.of_mut(unit);
                 *held = held.saturating_add(amount);
             } else {
-                for account in payer.accounts(unit) {
-                    account.fetch_sub(amount, Ordering::AcqRel);
-                }
+                payer.clear(unit, amount);
                 meter.undo(amount);
             }
         }
-        let wait = || self.payer.budget.meters.of(unit).retry_after(self.payer.budget.runtime.now());
+        let wait = || meter.retry_after(payer.budget.runtime.now());
         checked.map_err(|is_share| Refused { unit, is_share, retry_after: wait() })
     }
 }
@@ -371,7 +369,8 @@ impl Drop for Charge {
         for unit in [Unit::Exchanges, Unit::Answers, Unit::RequestBytes, Unit::Calls, Unit::Ended, Unit::Subscriptions] {
             let amount = *self.amounts.of(unit);
             if amount > 0 {
-                self.payer.give_back(unit, amount);
+                self.payer.clear(unit, amount);
+                self.payer.budget.meters.of(unit).give_back(amount);
             }
         }
     }

@@ -734,36 +734,38 @@ impl Activity {
     }
 }
 
-/// A request that is being served: its body was read, and its response has not ended.
-struct Served(Arc<Activity>);
-
-impl Served {
-    fn begin(activity: &Arc<Activity>) -> Self {
-        activity.served.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(activity))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.0.touch();
-        self.0.served.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 /// A request in progress: its head has arrived, and its response has not ended.
-struct InProgress(Arc<Activity>);
+struct InProgress {
+    activity: Arc<Activity>,
+    /// `true` once its body was read, so that it is being served.
+    is_served: bool,
+}
 
 impl InProgress {
     fn begin(activity: &Arc<Activity>) -> Self {
         activity.in_progress.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(activity))
+        Self { activity: Arc::clone(activity), is_served: false }
+    }
+
+    fn serve(&mut self) {
+        if !core::mem::replace(&mut self.is_served, true) {
+            self.activity.served.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Returns `true` if the client has closed its side while the request is being served.
+    fn is_half_closed(&self) -> bool {
+        self.is_served && self.activity.has_ended()
     }
 }
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        self.0.in_progress.fetch_sub(1, Ordering::AcqRel);
+        if self.is_served {
+            self.activity.touch();
+            self.activity.served.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.activity.in_progress.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -794,8 +796,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         } else {
             self.service.answer_on(request, self.client.as_ref(), Some(&self.connection))
         };
-        let in_progress = Some(InProgress::begin(&self.activity));
-        ServedFuture { inner, activity: Arc::clone(&self.activity), in_progress, served: None, was_told: false }
+        ServedFuture { inner, request: Some(InProgress::begin(&self.activity)), was_told: false }
     }
 }
 
@@ -804,9 +805,8 @@ pin_project! {
     struct ServedFuture {
         #[pin]
         inner: HttpFuture<Incoming>,
-        activity: Arc<Activity>,
-        in_progress: Option<InProgress>,
-        served: Option<Served>,
+        // The body of the response takes it.
+        request: Option<InProgress>,
         // `true` once the service knows that the client has closed its side.
         was_told: bool,
     }
@@ -818,26 +818,26 @@ impl Future for ServedFuture {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let mut polled = this.inner.as_mut().poll(cx);
-        if this.served.is_none() && !this.inner.is_reading() {
-            *this.served = Some(Served::begin(this.activity));
+        let Some(request) = this.request else { return Poll::Pending };
+        if !this.inner.is_reading() {
+            request.serve();
         }
         // The end of input may have been seen before this request began.
-        if polled.is_pending() && this.served.is_some() && !*this.was_told && this.activity.has_ended() {
+        if polled.is_pending() && !*this.was_told && request.is_half_closed() {
             *this.was_told = true;
             this.inner.half_close();
             polled = this.inner.as_mut().poll(cx);
         }
         let response = ready!(polled)?;
-        let (in_progress, served, was_told) = (this.in_progress.take(), this.served.take(), *this.was_told);
-        Poll::Ready(Ok(response.map(|inner| ServedBody { inner, _in_progress: in_progress, served, was_told })))
+        let (request, was_told) = (this.request.take(), *this.was_told);
+        Poll::Ready(Ok(response.map(|inner| ServedBody { inner, request, was_told })))
     }
 }
 
 /// The body of a response. Until it is dropped, its request is being served.
 struct ServedBody {
     inner: HttpBody,
-    _in_progress: Option<InProgress>,
-    served: Option<Served>,
+    request: Option<InProgress>,
     was_told: bool,
 }
 
@@ -846,7 +846,7 @@ impl Body for ServedBody {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if !self.was_told && self.served.as_ref().is_some_and(|served| served.0.has_ended()) {
+        if !self.was_told && self.request.as_ref().is_some_and(InProgress::is_half_closed) {
             self.was_told = true;
             self.inner.half_close();
         }
