@@ -143,19 +143,24 @@ impl Service {
     /// # Errors
     /// [`Refused`] for the first handler that takes a [`State`] that the service does not have.
     pub fn check(&self) -> Result<(), Refused> {
+        self.check_own()?;
+        self.catalog.check(&self.states)
+    }
+
+    /// Checks the handlers that are not in the catalog.
+    fn check_own(&self) -> Result<(), Refused> {
         if let Some(completer) = &self.completer {
             catalog::check_states(&self.states, "completion", "completion", &completer.needs_states)?;
         }
         let mut methods = self.methods.iter();
-        methods.try_for_each(|(name, method)| catalog::check_states(&self.states, "method", name, &method.needs_states))?;
-        self.catalog.check(&self.states)
+        methods.try_for_each(|(name, method)| catalog::check_states(&self.states, "method", name, &method.needs_states))
     }
 
     /// Checks the handlers, once: from now on, the catalog checks what is added for the states that the service has now.
     #[track_caller]
     pub(crate) fn share(&self) {
         if !self.catalog.is_shared() {
-            registered(self.check().and_then(|()| self.catalog.share(&self.states)));
+            registered(self.check_own().and_then(|()| self.catalog.share(&self.states)));
         }
     }
 
