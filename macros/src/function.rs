@@ -141,6 +141,15 @@ impl Function {
         (quote!(#name), Some(arguments))
     }
 
+    /// The parameter of the closure for the arguments, of the type `arguments`.
+    pub(crate) fn pattern(&self, arguments: &TokenStream) -> TokenStream {
+        let local = arguments_local();
+        match self.parameters.iter().all(|parameter| matches!(parameter, Parameter::Own { .. })) {
+            true => quote!((): ()),
+            false => quote!(#local: #arguments),
+        }
+    }
+
     /// The call of the function, and its result as `Ok(..)`. `argument` gives the value of a named argument.
     pub(crate) fn call(&self, argument: impl Fn(&Ident, &Type) -> TokenStream, convert: Option<TokenStream>) -> TokenStream {
         let (root, name) = (&self.root, &self.name);

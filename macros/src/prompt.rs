@@ -6,7 +6,6 @@ use syn::{Error, Result};
 
 use crate::function::{Function, arguments_local};
 use crate::options::Options;
-use crate::parameter::Parameter;
 
 pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream> {
     options.only("prompt", &["name", "title", "description", "deadline"])?.no_first("prompt")?;
@@ -20,8 +19,7 @@ pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream
     let (root, name) = (&function.root, function.public_name(options)?);
     let (arguments, items) = function.arguments();
     let local = arguments_local();
-    let has_none = function.parameters.iter().all(|parameter| matches!(parameter, Parameter::Own { .. }));
-    let pattern = if has_none { quote!((): ()) } else { quote!(#local: #arguments) };
+    let pattern = function.pattern(&arguments);
     let convert = quote!(#root::PromptOutput::from);
     let (own, call) = (function.own_parameters(), function.call(|name, _| quote!(#local.#name), Some(convert)));
     let (description, deadline) = (function.description(options)?, Function::deadline(options)?);

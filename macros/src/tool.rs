@@ -25,11 +25,7 @@ pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream
     let (root, name) = (&function.root, function.public_name(options)?);
     let (arguments, items) = function.arguments();
     let local = arguments_local();
-    let pattern = if function.parameters.iter().all(|parameter| matches!(parameter, crate::parameter::Parameter::Own { .. })) {
-        quote!((): ())
-    } else {
-        quote!(#local: #arguments)
-    };
+    let pattern = function.pattern(&arguments);
     let (own, call) = (function.own_parameters(), function.call(|name, _| quote!(#local.#name), None));
     let asyncness = function.is_async().then(|| quote!(async));
     let (description, deadline) = (function.description(options)?, Function::deadline(options)?);
