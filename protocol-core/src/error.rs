@@ -209,8 +209,8 @@ violations! {
     OutOfPhase = "a message at the wrong point of the handshake",
     /// An attempt of the peer to cancel its own handshake request, after our answer and before the peer has confirmed the answer. Ignored.
     CancelledHandshake = "an attempt to cancel the handshake",
-    /// More requests in flight than [`crate::Limits::in_flight`], or faster than [`crate::Limits::requests_per_second`]. Answered with
-    /// [`RpcError::BUSY`]. Or a round with too many input requests, which ends its call.
+    /// More requests in flight than [`crate::Limits::in_flight`], with more bytes than [`crate::Limits::request_bytes`], or faster than
+    /// [`crate::Limits::requests_per_second`]. Answered with [`RpcError::BUSY`]. Or a round with too many input requests, which ends its call.
     TooManyRequests = "more requests at once than the limit",
     /// Sampling nested deeper than [`crate::DepthPolicy::max`]. It is answered with an error or, if it came in a round, ends its call.
     SamplingTooDeep = "sampling nested too deep",

@@ -25,6 +25,10 @@ pub struct Limits {
     /// counts until its handler has ended. An unpolled event that ends an outbound call or an outbound input request counts both as an
     /// outbound call and as an outbound input request. Default: 1024.
     pub in_flight: usize,
+    /// The most bytes of frames that requests of the peer hold together: calls until their handlers have ended, input requests until they
+    /// are answered. A request that would exceed it is answered with [`crate::RpcError::BUSY`]. Each request of a batch counts as the whole
+    /// batch. What a handler makes of its arguments comes on top, so expect two or three times as much memory. Default: 64 MiB.
+    pub request_bytes: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
     /// size: the peer may send this many requests at once, and then one more whenever a second divided by this number has passed. A request
     /// above the rate is answered with [`crate::RpcError::BUSY`]. Refused requests count, too, except a request that is refused because it
@@ -72,6 +76,7 @@ impl Default for Limits {
             json_depth: 128,
             id_bytes: 1024,
             in_flight: 1024,
+            request_bytes: 64 << 20,
             requests_per_second: None,
             subscriptions: 1024,
             input_rounds: 8,

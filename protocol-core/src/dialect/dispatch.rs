@@ -396,12 +396,19 @@ impl Dialect {
 
     /// The error for a request over a limit.
     pub(crate) fn busy(self) -> RpcError {
-        delegate!(self, protocol => protocol.busy("too many requests at once"))
+        delegate!(self, protocol => protocol.busy(Text::from_static("too many requests at once")))
+    }
+
+    /// The error for a request beside which no more bytes of requests would be held than `most`.
+    pub(crate) fn out_of_room(self, most: usize) -> RpcError {
+        let why =
+            alloc::format!("with this request, running calls would hold more than the {most} bytes of requests that they may");
+        delegate!(self, protocol => protocol.busy(why.into()))
     }
 
     /// The error for a request that comes while the session closes.
     pub(crate) fn closing(self) -> RpcError {
-        delegate!(self, protocol => protocol.busy("closing"))
+        delegate!(self, protocol => protocol.busy(Text::from_static("closing")))
     }
 
     /// The error for an input request of a call that has ended.

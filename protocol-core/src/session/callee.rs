@@ -369,8 +369,9 @@ impl Session {
 
     /// Removes a call that has ended; `respond` queues its response on its lane.
     fn finish_inbound_call(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox, Lane)) {
-        let ended = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.take_names()));
-        let Some((lane, (exchange, token))) = ended else { return };
+        let ended = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.take_names(), inbound.frame_bytes()));
+        let Some((lane, (exchange, token), frame_bytes)) = ended else { return };
+        self.request_bytes = self.request_bytes.saturating_sub(frame_bytes);
         self.retire(lane, exchange, token);
         self.outbox.settle(lane);
         respond(&mut self.outbox, lane);
@@ -449,7 +450,9 @@ impl Session {
 
     /// Removes a cancelled call whose handler has ended.
     fn free_cancelled(&mut self, id: InboundId) {
-        if let Some((lane, exchange)) = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.exchange().clone())) {
+        let ended = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.exchange().clone(), inbound.frame_bytes()));
+        if let Some((lane, exchange, frame_bytes)) = ended {
+            self.request_bytes = self.request_bytes.saturating_sub(frame_bytes);
             self.cancelled_calls = self.cancelled_calls.saturating_sub(1);
             // Another exchange may have begun with the same id. Then the id now belongs to another call, and stays in use.
             if self.peer_ids.use_of(lane, &exchange) == Some(IdUse::InboundCall(id)) {

@@ -66,6 +66,7 @@ impl Session {
     pub fn provide_input(&mut self, key: InputKey, answer: InputResponse, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let input = self.inbound_inputs.remove(&key).ok_or(NotLive)?;
+        self.request_bytes = self.request_bytes.saturating_sub(input.frame_bytes());
         match input.exchange() {
             Some((lane, exchange)) => {
                 self.push_answer(key, lane, exchange, input.rules(), &answer);
@@ -275,6 +276,7 @@ impl Session {
     /// Removes an input request of the peer that no longer needs an answer.
     pub(super) fn withdraw_inbound_input(&mut self, key: InputKey) -> Option<InboundInput> {
         let input = self.inbound_inputs.remove(&key)?;
+        self.request_bytes = self.request_bytes.saturating_sub(input.frame_bytes());
         if let Some((lane, exchange)) = input.exchange() {
             self.peer_ids.retire(lane, exchange.clone());
             self.outbox.settle(lane);

@@ -150,7 +150,7 @@ impl Session {
         self.peer_ids.clear();
         self.names.clear();
         self.inbound_calls.clear();
-        self.cancelled_calls = 0;
+        (self.cancelled_calls, self.request_bytes) = (0, 0);
         self.push_event(Event::Closed(reason));
     }
 

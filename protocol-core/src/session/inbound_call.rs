@@ -34,7 +34,7 @@ use crate::session::progress::{Reporter, UpdateStep};
 use crate::session::progress_queue::{ProgressQueue, QueueTicket};
 use crate::session::terms::Terms;
 use crate::session::timers::{TimerKey, Timers};
-use crate::session::{InboundId, InputKey, InputMode, Lane, ReplyKind};
+use crate::session::{Arriving, InboundId, InputKey, InputMode, Lane, ReplyKind};
 use crate::time::Instant;
 use crate::wire::WireId;
 
@@ -59,6 +59,8 @@ pub(super) struct InboundCall {
     /// `true` once a log record was queued on behalf of the call.
     has_logged: bool,
     received: Instant,
+    /// The size of the frame that the request came in.
+    frame_bytes: usize,
     /// The time for which the deadline is armed in the session's timers.
     armed: Option<Instant>,
     /// Allocated when it is first needed: many calls send nothing before their response.
@@ -116,10 +118,18 @@ pub(super) enum ReportEffect {
 
 impl InboundCall {
     #[inline]
-    pub(super) fn new(lane: Lane, exchange: WireId, op: Op, token: Option<WireId>, depth: u8, terms: &Terms, now: Instant) -> Self {
+    pub(super) fn new(
+        arriving: Arriving,
+        exchange: WireId,
+        op: Op,
+        token: Option<WireId>,
+        depth: u8,
+        terms: &Terms,
+        now: Instant,
+    ) -> Self {
         let (rules, log_level) = (terms.rules(), terms.log_level());
         Self {
-            lane,
+            lane: arriving.lane,
             exchange,
             op,
             token,
@@ -129,6 +139,7 @@ impl InboundCall {
             log_level,
             has_logged: false,
             received: now,
+            frame_bytes: arriving.bytes,
             armed: None,
             callee_progress: None,
             state: State::Active,
@@ -401,6 +412,11 @@ impl InboundCall {
             State::Cancelled => HandlerEnd::Cancelled,
             State::Answered(_) => HandlerEnd::Repeated,
         }
+    }
+
+    /// The size of the frame that the request came in.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
     }
 
     /// The lane that the request came by.

@@ -22,7 +22,7 @@ use crate::dialect::{InputRequest, Rules};
 use crate::session::lane_queue::Class;
 use crate::session::outbox::{Outbox, Ticket};
 use crate::session::timers::{TimerKey, Timers};
-use crate::session::{InboundId, InputKey, Lane, OutboundId};
+use crate::session::{Arriving, InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 use crate::wire::WireId;
 
@@ -132,7 +132,7 @@ pub(super) struct InboundInput {
 #[derive(Clone, Debug)]
 enum Carrier {
     /// A request of the peer. The answer is sent in the response.
-    Request { lane: Lane, exchange: WireId },
+    Request { lane: Lane, exchange: WireId, frame_bytes: usize },
     /// The result of an exchange of ours. The answer is sent in the retry of the call. `can_be_declined` is `true` if a user gives the
     /// answer.
     Result { can_be_declined: bool },
@@ -140,8 +140,15 @@ enum Carrier {
 
 impl InboundInput {
     /// An input request that came as a request.
-    pub(super) fn requested(lane: Lane, exchange: WireId, parent: Option<OutboundId>, depth: u8, rules: &'static Rules) -> Self {
-        Self { carrier: Carrier::Request { lane, exchange }, parent, depth, rules }
+    pub(super) fn requested(
+        arriving: Arriving,
+        exchange: WireId,
+        parent: Option<OutboundId>,
+        depth: u8,
+        rules: &'static Rules,
+    ) -> Self {
+        let carrier = Carrier::Request { lane: arriving.lane, exchange, frame_bytes: arriving.bytes };
+        Self { carrier, parent, depth, rules }
     }
 
     /// An input request that came with a result of `parent`.
@@ -152,8 +159,16 @@ impl InboundInput {
     /// The lane and the peer's id of the request; `None` if the input request came with a result.
     pub(super) fn exchange(&self) -> Option<(Lane, &WireId)> {
         match &self.carrier {
-            Carrier::Request { lane, exchange } => Some((*lane, exchange)),
+            Carrier::Request { lane, exchange, .. } => Some((*lane, exchange)),
             Carrier::Result { .. } => None,
+        }
+    }
+
+    /// The size of the frame of the request; 0 if the input request came with a result.
+    pub(super) fn frame_bytes(&self) -> usize {
+        match &self.carrier {
+            Carrier::Request { frame_bytes, .. } => *frame_bytes,
+            Carrier::Result { .. } => 0,
         }
     }
 

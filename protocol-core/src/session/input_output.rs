@@ -35,7 +35,7 @@ impl Session {
             return Err(Full(frame));
         }
         self.advance(now);
-        self.arriving = Arriving { lane, replies: 0 };
+        self.arriving = Arriving { lane, bytes: frame.len(), replies: 0 };
         self.outbox.open(lane);
         self.receive(frame);
         self.outbox.note_idle(lane);

@@ -63,6 +63,7 @@ impl Session {
         stats.exchanges_out = self.exchanges_out();
         let inputs = self.inbound_inputs.values().filter(|input| input.exchange().is_some()).count();
         stats.exchanges_in = self.inbound_calls.len().saturating_sub(self.cancelled_calls).saturating_add(inputs);
+        stats.request_bytes = self.request_bytes;
         stats.queued_bytes = self.outbox.bytes();
         stats
     }

@@ -178,7 +178,6 @@ pub struct Session {
     /// A change of the peer's identity or capabilities that arrived before the answer to our handshake request.
     change: Option<Box<PeerChange>>,
     ending: Ending,
-    /// The lane and the replies of the frame that is being read.
     arriving: Arriving,
     /// The exchange of ours on whose stream the frame that is being read came, if the owner has named one.
     within: Option<ExchangeId>,
@@ -191,6 +190,8 @@ pub struct Session {
     retries: BTreeMap<ExchangeId, OutboundId>,
     /// The number of bytes of held calls and held input requests.
     held_bytes: usize,
+    /// The number of bytes of the frames of all inbound calls and inbound input requests.
+    request_bytes: usize,
     /// The peer's ids of open exchanges, and the last ids of ended ones.
     peer_ids: PeerIds,
     /// The peer's names of calls, by lane, on protocols that name calls (Tesseron). An index of `inbound_calls`.
@@ -229,16 +230,18 @@ pub struct Session {
     stats: Stats,
 }
 
-/// The lane of the frame that is being read, and the number of replies that it has caused so far.
+/// The frame that is being read.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     lane: Lane,
+    bytes: usize,
+    /// The number of replies that it has caused so far.
     replies: usize,
 }
 
 impl Default for Arriving {
     fn default() -> Self {
-        Self { lane: Lane::CHANNEL, replies: 0 }
+        Self { lane: Lane::CHANNEL, bytes: 0, replies: 0 }
     }
 }
 
@@ -261,6 +264,7 @@ impl Session {
             outbound_calls: Table::new(),
             retries: BTreeMap::new(),
             held_bytes: 0,
+            request_bytes: 0,
             peer_ids: PeerIds::new(config.limits.ended_ids),
             names: BTreeMap::new(),
             inbound_calls: Table::new(),

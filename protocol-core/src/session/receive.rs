@@ -288,6 +288,9 @@ impl Session {
         if self.inbound_calls.len() >= self.config.limits.in_flight {
             return self.refuse_as_busy(id);
         }
+        if !self.has_room_for_request() {
+            return self.refuse_for_room(id);
+        }
         let rules = terms.rules();
         // On Tesseron the token is also the name of the call, by which cancels and input requests refer to the call.
         let name = token.as_ref().filter(|_| rules.names_calls);
@@ -309,8 +312,9 @@ impl Session {
         let depth = claimed_depth.max(self.inferred_depth());
         let is_subscription = request.op().is_subscription();
         let observed = token.is_some() && !is_subscription;
-        let lane = self.owe();
-        let mut call = InboundCall::new(lane, id, request.op(), token, depth, &terms, self.now);
+        self.owe();
+        self.request_bytes = self.request_bytes.saturating_add(self.arriving.bytes);
+        let mut call = InboundCall::new(self.arriving, id, request.op(), token, depth, &terms, self.now);
         if let Request::Listen(listen) = &request {
             call.listen(listen.filter().clone(), self.config.progress.window);
         }
@@ -329,6 +333,17 @@ impl Session {
 
     fn refuse_as_busy(&mut self, id: WireId) {
         self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy());
+    }
+
+    /// Returns `true` if the request that is being read may be held beside those that are held already.
+    #[inline]
+    fn has_room_for_request(&self) -> bool {
+        self.request_bytes.saturating_add(self.arriving.bytes) <= self.config.limits.request_bytes
+    }
+
+    fn refuse_for_room(&mut self, id: WireId) {
+        let most = self.config.limits.request_bytes;
+        self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.out_of_room(most));
     }
 
     fn inferred_depth(&self) -> u8 {
@@ -384,13 +399,17 @@ impl Session {
         if self.inbound_inputs.len() >= self.config.limits.in_flight {
             return self.refuse_as_busy(id);
         }
+        if !self.has_room_for_request() {
+            return self.refuse_for_room(id);
+        }
         let key = InputKey(self.next);
         if !self.take_id(&id, IdUse::InboundInput(key), self.rules) {
             return;
         }
         self.take_number();
-        let lane = self.owe();
-        self.inbound_inputs.insert(key, InboundInput::requested(lane, id, parent, depth, self.rules));
+        self.owe();
+        self.request_bytes = self.request_bytes.saturating_add(self.arriving.bytes);
+        self.inbound_inputs.insert(key, InboundInput::requested(self.arriving, id, parent, depth, self.rules));
         if let Some(parent) = parent {
             if let Some(call) = self.outbound_calls.get_mut(&parent) {
                 call.open_inbound_input(key, self.now);

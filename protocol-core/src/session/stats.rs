@@ -40,6 +40,8 @@ pub struct Stats {
     pub exchanges_out: usize,
     /// Gauge: requests of the peer without a response yet: calls that were not cancelled, and input requests.
     pub exchanges_in: usize,
+    /// Gauge: bytes of frames that requests of the peer hold ([`crate::Limits::request_bytes`]).
+    pub request_bytes: usize,
     /// Gauge: bytes of output that wait to be polled.
     pub queued_bytes: usize,
     violations: [u64; Violation::ALL.len()],

@@ -166,7 +166,7 @@ fn bounded(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
     let most = limits.events + 2 * limits.batch + 8 * limits.in_flight + limits.alarms + 16;
     must(ledger.in_a_row.0 <= most, || format!("{} events are polled in a row, and the limit is {most}", ledger.in_a_row.0))?;
     let calls = stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight;
-    let bytes = stats.queued_bytes <= limits.output_bytes_hard;
+    let bytes = stats.queued_bytes <= limits.output_bytes_hard && stats.request_bytes <= limits.request_bytes;
     must(calls && bytes && stats.cancelled_calls <= stats.inbound_calls, || format!("{stats:?} exceeds {limits:?}"))
 }
 

@@ -359,5 +359,5 @@ fn tighten(config: &mut Config) {
     let limits = &mut config.limits;
     (limits.in_flight, limits.events, limits.unsolicited_replies, limits.ended_ids, limits.alarms) = (3, 6, 4, 2, 3);
     (limits.output_bytes, limits.output_bytes_hard, limits.frame_bytes, limits.batch) = (600, 6000, 2000, 5);
-    limits.checkpoint_bytes = 64;
+    (limits.checkpoint_bytes, limits.request_bytes) = (64, 1500);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol_core::{
     AskError, CallTimeouts, CancelReason, CloseReason, Config, Event, Full, InboundId, InputRequest, InputResponse, Instant,
-    Invoke, Json, Lane, Level, LogRecord, Notification, Op, Outcome, Progress, RateWindow, Reply, RpcError, Sample, SampleResult,
-    SendError, ServeOptions, TooManyAlarms, ToolOutput, Violation,
+    Invoke, Json, Lane, Level, LogRecord, NotLive, Notification, Op, Outcome, Progress, RateWindow, Reply, RpcError, Sample,
+    SampleResult, SendError, ServeOptions, TooManyAlarms, ToolOutput, Violation,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, json, progress, request, result};
@@ -42,6 +42,42 @@ fn requests_beyond_the_limit_are_answered_busy_until_a_handler_has_ended() {
     server.respond(id).drain();
     server.receive_call(3);
     assert_eq!(server.session.stats().inbound_calls, 2);
+}
+
+#[test]
+fn a_request_beyond_the_bytes_that_requests_may_hold_is_answered_busy_until_a_handler_has_ended() {
+    let long = |id| request(id, "tools/call", &format!(r#"{{"name":"count","arguments":{{"text":"{}"}}}}"#, "x".repeat(100)));
+    let most = 2 * long(1).len();
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.request_bytes = most));
+    server.frame(&long(1)).frame(&long(2));
+    let request = |event| if let Event::Request { id, .. } = event { id } else { panic!("{event:?}") };
+    let ids: Vec<_> = server.events().into_iter().map(request).collect();
+    assert_eq!(server.session.stats().request_bytes, most);
+    server.frame(&call_tool(3, false));
+    let why = format!("with this request, running calls would hold more than the {most} bytes of requests that they may");
+    assert_eq!(
+        (server.sent(), server.events()),
+        (vec![error(3, -32809, &why)], vec![Event::Violation(Violation::TooManyRequests)])
+    );
+    server.frame(&cancelled(1)).frame(&call_tool(4, false));
+    assert_eq!(server.sent(), [error(4, -32809, &why)], "a cancelled call counts until its handler has ended");
+    assert_eq!(server.session.respond(ids[0], Reply::Done, server.now), Err(NotLive));
+    server.respond(ids[1]).drain();
+    assert_eq!(server.session.stats().request_bytes, 0);
+    server.receive_call(5);
+}
+
+#[test]
+fn an_input_request_holds_its_bytes_until_it_is_answered() {
+    let ask = |id| request(id, "roots/list", "{}");
+    let most = ask(1).len();
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.request_bytes = most));
+    client.frame(&ask(1));
+    let key = client.input_request();
+    client.frame(&ask(2));
+    assert_eq!(client.events(), [Event::Violation(Violation::TooManyRequests)]);
+    client.session.provide_input(key, InputResponse::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(client.session.stats().request_bytes, 0);
 }
 
 #[test]

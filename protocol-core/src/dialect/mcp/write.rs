@@ -413,8 +413,8 @@ impl Mcp {
         RpcError::fixed(RpcError::TOO_DEEP, "sampling is nested too deep").with_data(depth_data(depth, max))
     }
 
-    pub(crate) fn busy(self, why: &'static str) -> RpcError {
-        RpcError::fixed(RpcError::BUSY, why)
+    pub(crate) fn busy(self, why: Text) -> RpcError {
+        RpcError::new(RpcError::BUSY, why)
     }
 
     pub(crate) fn no_such_call(self) -> RpcError {

@@ -12,9 +12,9 @@ use crate::dialect::{
     Notification, Op, Outgoing, Parts, Progress, Reply, SampleResult, ToolOutput,
 };
 use crate::error::RpcError;
-use crate::json::Json;
 use crate::json::read::{Kind, elements, for_each_key, member, string};
 use crate::json::write::{Object, push_json, write_string};
+use crate::json::{Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 impl Tesseron {
@@ -276,10 +276,10 @@ impl Tesseron {
         RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(depth_data(depth, max))
     }
 
-    pub(crate) fn busy(self, why: &'static str) -> RpcError {
+    pub(crate) fn busy(self, why: Text) -> RpcError {
         let mut data = Vec::new();
         Object::write(&mut data, |object| object.boolean("busy", true));
-        RpcError::fixed(RpcError::INTERNAL, why).with_data(Json::written(data))
+        RpcError::new(RpcError::INTERNAL, why).with_data(Json::written(data))
     }
 
     pub(crate) fn call_is_over(self) -> RpcError {
