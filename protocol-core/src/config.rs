@@ -43,6 +43,9 @@ pub struct Config {
     pub extensions: BTreeMap<String, Json>,
     /// A server's description of itself, for the model of its client; the description of a Tesseron app.
     pub instructions: Option<String>,
+    /// Members of `_meta` in the answer with which a server introduces itself: to a handshake, and to `server/discover`. Default: none.
+    /// Ignored for a client, and on Tesseron.
+    pub meta: BTreeMap<String, Json>,
     /// The bounds on memory and concurrency.
     pub limits: Limits,
     /// The timeouts and grace periods.
@@ -83,6 +86,7 @@ impl Config {
             capabilities: &self.capabilities,
             extensions: &self.extensions,
             instructions: self.instructions.as_deref(),
+            meta: &self.meta,
             limits: &self.limits,
             era: self.era,
             cache: self.cache,
@@ -114,7 +118,7 @@ impl Config {
     /// "Progress": about twice a second).
     #[must_use]
     pub fn tesseron_app(id: &AppId, name: impl Into<String>, app: tesseron::App) -> Self {
-        let identity = Identity { name: id.as_str().into(), version: String::new(), title: Some(name.into()) };
+        let identity = Identity { title: Some(name.into()), ..Identity::new(id.as_str(), "") };
         let capabilities =
             Capabilities { sampling: true, elicitation: true, resources_subscribe: true, logging: true, ..Capabilities::default() };
         let mut config = Self::tesseron(tesseron::End::App(alloc::boxed::Box::new(app)), identity, capabilities);
@@ -153,6 +157,7 @@ impl Config {
             capabilities,
             extensions: BTreeMap::new(),
             instructions: None,
+            meta: BTreeMap::new(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             progress: ProgressPolicy::default(),

@@ -83,11 +83,11 @@ mod wire;
 pub use bytes::Bytes;
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, ProgressPolicy, RateWindow, Timeouts};
 pub use dialect::{
-    Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Content, Elicit, ElicitResult, Identity,
-    InputRequest, InputResponse, InputRound, Level, LogRecord, NoDefault, NotFound, Notification, Op, OpenUrl, OpenUrlResult, Page,
-    PeerInfo, Progress, PromptArgument, PromptInfo, PromptResult, PromptResultMessage, Protocol, Reply, Request, ResourceInfo,
-    ResourceTemplateInfo, Retry, Sample, SampleResult, SessionCredentials, SubscriptionFilter, ToolInfo, ToolOutput, ToolResult,
-    mcp, tesseron,
+    Annotations, Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Content, Elicit, ElicitResult, Icon,
+    IconTheme, Identity, InputRequest, InputResponse, InputRound, Level, LogRecord, NoDefault, NotFound, Notification, Op, OpenUrl,
+    OpenUrlResult, Page, PeerInfo, Progress, PromptArgument, PromptInfo, PromptResult, PromptResultMessage, Protocol, Reply,
+    Request, ResourceInfo, ResourceTemplateInfo, Retry, Sample, SampleResult, SessionCredentials, SubscriptionFilter, ToolInfo,
+    ToolOutput, ToolResult, mcp, tesseron,
 };
 pub use error::{MemberFault, RpcError, Unreadable, Violation};
 pub use json::{Json, JsonError, Text};

@@ -111,7 +111,7 @@ impl PartialResult {
             content: Content::Text(Text::from(pretty)).into(),
             structured: Json::encode(&self).ok(),
             is_error,
-            rpc_error: None,
+            ..ToolOutput::default()
         }
     }
 }

@@ -138,13 +138,13 @@ pub use endpoint::*;
 pub use macros::{args, prompt, resource, tool};
 #[doc(inline)]
 pub use protocol_core::{
-    Blocks, Bytes, CallTimeouts, Caller, CancelReason, Capabilities, CheckpointError, Close, CloseReason, Config, Content,
-    DepthInference, DepthPolicy, Elicit, ElicitResult, ExchangeId, Gone, Identity, InputFailed, InputRequest, InputResponse,
-    Instant, Invalid, Invoke, InvokeError, Json, JsonError, Level, Limits, LogRecord, MemberFault, NoDefault, NotFound, NotLive,
-    Notification, Op, OpenUrl, OpenUrlResult, Outcome, PartialResult, PeerInfo, PendingInput, Progress, ProgressError,
-    ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Reported, ResourceInfo, ResourceTemplateInfo, RpcError,
-    Sample, SampleResult, SendError, ServeOptions, Stats, SubscriptionFilter, Text, TimeoutKind, Timeouts, ToolInfo, ToolOutput,
-    ToolResult, Violation, mcp,
+    Annotations, Blocks, Bytes, CallTimeouts, Caller, CancelReason, Capabilities, CheckpointError, Close, CloseReason, Config,
+    Content, DepthInference, DepthPolicy, Elicit, ElicitResult, ExchangeId, Gone, Icon, IconTheme, Identity, InputFailed,
+    InputRequest, InputResponse, Instant, Invalid, Invoke, InvokeError, Json, JsonError, Level, Limits, LogRecord, MemberFault,
+    NoDefault, NotFound, NotLive, Notification, Op, OpenUrl, OpenUrlResult, Outcome, PartialResult, PeerInfo, PendingInput,
+    Progress, ProgressError, ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Reported, ResourceInfo,
+    ResourceTemplateInfo, RpcError, Sample, SampleResult, SendError, ServeOptions, Stats, SubscriptionFilter, Text, TimeoutKind,
+    Timeouts, ToolInfo, ToolOutput, ToolResult, Violation, mcp,
 };
 pub use {schemars, serde, serde_json};
 

@@ -19,8 +19,9 @@
 
 #[doc(no_inline)]
 pub use endpoint::{
-    AskFailed, Call, CallError, CallOutcome, Cancelled, Client, Completion, Context, Peer, Prompt, PromptMessage, PromptOutput,
-    Resource, ResourceContents, ResourceTemplate, Result, Service, State, Tool, ToolError,
+    AskFailed, Call, CallError, CallOutcome, Cancelled, Client, Completion, CompletionRequest, Context, Peer, Prompt,
+    PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri, Result, Service, State, Tool,
+    ToolError,
 };
 #[cfg(feature = "macros")]
 #[doc(no_inline)]

@@ -227,6 +227,9 @@ impl Catalog {
     }
 
     pub(super) fn insert_resource_template(&self, template: ResourceTemplate, how: Insert) -> Result<(), Refused> {
+        if let Some(reason) = template.refusal() {
+            return Err(Refused { kind: resource::TEMPLATE_KIND, name: template.template, reason });
+        }
         let (description, uri) = (template.describe(), template.template.clone());
         self.insert(
             resource::TEMPLATE_KIND,

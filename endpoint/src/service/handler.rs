@@ -83,6 +83,11 @@ impl Needs {
         self.own.as_ref().unwrap_or(service)
     }
 
+    /// Takes the states of another handler, too, which belongs to the same entry.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.types.extend_from_slice(&other.types);
+    }
+
     /// Keeps the states of the service that the handler leaves.
     pub(crate) fn keep(&mut self, states: &States) {
         self.own.get_or_insert_with(|| states.clone());

@@ -1,5 +1,6 @@
 //! A service: the tools, prompts and resources of a callee, by name.
 
+mod about;
 mod catalog;
 mod completion;
 mod handler;
@@ -24,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use self::catalog::WatcherGuard;
-use self::catalog::{Audience, Insert};
+use self::catalog::{Audience, Entries, Insert};
 use self::completion::Completer;
 use self::handler::{Needs, States};
 use self::tool::Run;
@@ -36,7 +37,7 @@ use engine::BoxFuture;
 use engine::Runtime;
 use protocol_core::config::Config;
 use protocol_core::dialect::{
-    CallTool, Custom, GetPrompt, Identity, List, NotFound, Notification, Page, Protocol, Reply, Request, Subscribe,
+    CallTool, Custom, GetPrompt, Icon, Identity, List, NotFound, Notification, Page, Protocol, Reply, Request, Subscribe,
     SubscriptionFilter, Unsubscribe, tesseron,
 };
 use protocol_core::error::RpcError;
@@ -113,6 +114,28 @@ impl Service {
         self
     }
 
+    /// Sets the address of a page about the service, for people (MCP 2025-11-25 and later).
+    #[must_use]
+    pub fn website(mut self, url: impl Into<String>) -> Self {
+        self.config.identity.website = Some(url.into());
+        self
+    }
+
+    /// Adds an icon. Several are the same icon in other forms (MCP 2025-11-25 and later).
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.config.identity.icons.push(icon);
+        self
+    }
+
+    /// Adds a member of `_meta` to the answer with which the service introduces itself, for programs that know its `key`, such as
+    /// `com.example/region`. A key that is there is replaced.
+    #[must_use]
+    pub fn meta(mut self, key: impl Into<String>, value: impl Into<Json>) -> Self {
+        self.config.meta.insert(key.into(), value.into());
+        self
+    }
+
     /// Sets the description of the whole service, which the client's model reads (MCP `instructions`).
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
@@ -186,6 +209,32 @@ impl Service {
         Ok(self)
     }
 
+    /// Adds tools: those of a module, which a function returns, or those that a program has made in a loop.
+    ///
+    /// ```
+    /// use endpoint::{Context, Result, Service, Tool};
+    ///
+    /// async fn resize(_: Context, (): ()) -> Result<String> {
+    ///     Ok("done".into())
+    /// }
+    ///
+    /// fn tools() -> [Tool; 2] {
+    ///     [Tool::new("shrink", resize), Tool::new("grow", resize)]
+    /// }
+    ///
+    /// let service = Service::new("images", "1.0").tools(tools());
+    /// # drop(service);
+    /// ```
+    ///
+    /// # Panics
+    /// If one of them is refused. [`Service::try_tool`] returns an error instead.
+    #[must_use]
+    #[track_caller]
+    pub fn tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        let mut tools = tools.into_iter();
+        registered(tools.try_for_each(|tool| self.catalog.insert_tool(tool, Insert::New)).map(|()| self))
+    }
+
     /// Adds a prompt.
     ///
     /// # Panics
@@ -199,7 +248,8 @@ impl Service {
     /// Adds a prompt.
     ///
     /// # Errors
-    /// [`Refused`] as for [`Service::try_tool`]. Only the schema of a [`Prompt::typed`] can be refused.
+    /// [`Refused`] as for [`Service::try_tool`], and if it completes an argument that it does not have. Only the schema of a
+    /// [`Prompt::typed`] can be refused.
     pub fn try_prompt(self, prompt: Prompt) -> Result<Self, Refused> {
         self.catalog.insert_prompt(prompt, Insert::New)?;
         Ok(self)
@@ -219,7 +269,7 @@ impl Service {
     /// Adds resources by a template. If several templates match a URI, the first in alphabetical order is used.
     ///
     /// # Panics
-    /// If there is this template already.
+    /// If there is this template already, or if it completes a variable that it does not have.
     #[must_use]
     #[track_caller]
     pub fn resource_template(self, template: ResourceTemplate) -> Self {
@@ -281,7 +331,7 @@ impl Service {
         for (name, (mut prompt, _)) in entries.prompts {
             prompt.needs_states.keep(&other.states);
             prompt.name = format!("{prefix}{name}");
-            prompt.completer = prompt.completer.or_else(|| Some(other.completer.as_ref()?.kept(&other.states, &name)));
+            prompt.completers.keep(other.completer.as_ref(), &other.states, &name);
             self.catalog.insert_prompt(prompt, Insert::New).map_err(both(&name))?;
         }
         for (uri, (mut resource, _)) in entries.resources {
@@ -290,7 +340,7 @@ impl Service {
         }
         for (uri, (mut template, _)) in entries.templates {
             template.needs_states.keep(&other.states);
-            template.completer = template.completer.or_else(|| Some(other.completer.as_ref()?.kept(&other.states, &uri)));
+            template.completers.keep(other.completer.as_ref(), &other.states, &uri);
             self.catalog.insert_resource_template(template, Insert::New).map_err(both(&uri))?;
         }
         for (name, mut method) in other.methods {
@@ -318,7 +368,7 @@ impl Service {
     }
 
     /// Sets the handler that completes the arguments of registered prompts and the variables of registered resource templates (MCP
-    /// `completion/complete`).
+    /// `completion/complete`) for which [`Prompt::complete`] and [`ResourceTemplate::complete`] set none.
     #[must_use]
     pub fn completion<M, H, Fut>(mut self, handler: H) -> Self
     where
@@ -467,9 +517,7 @@ impl Service {
         offers.resources = may_change || !entries.resources.is_empty() || !entries.templates.is_empty();
         offers.resources_subscribe = may_change || entries.resources.values().any(|(resource, _)| resource.subscribable);
         offers.resources_list_changed = may_change;
-        let has_completer = entries.prompts.values().any(|(prompt, _)| prompt.completer.is_some())
-            || entries.templates.values().any(|(template, _)| template.completer.is_some());
-        offers.completions = has_completer || self.completer.is_some();
+        offers.completions = self.completes(&entries);
         config.custom_methods.extend(self.methods.keys().cloned());
         config.custom_notifications.extend(self.notifications.keys().cloned());
         config
@@ -644,25 +692,42 @@ impl Service {
         Ok(Start::task(Arc::clone(served), answer))
     }
 
+    /// Returns `true` if there is a handler of completions.
+    fn completes(&self, entries: &Entries) -> bool {
+        self.completer.is_some()
+            || entries.prompts.values().any(|(prompt, _)| !prompt.completers.is_empty())
+            || entries.templates.values().any(|(template, _)| !template.completers.is_empty())
+    }
+
     fn complete(&self, served: &Arc<ServedCall>, request: CompletionRequest) -> Result<Start, RpcError> {
         let entries = self.catalog.entries();
-        let own = match &request.of {
+        let (own, states, request) = match &request.of {
             CompletionOf::Prompt(name) => match entries.prompts.get(name) {
-                Some((prompt, _)) => prompt.completer.as_ref(),
+                Some((prompt, _)) => {
+                    let (completer, request) = prompt.completers.of(request);
+                    (completer, prompt.needs_states.states(&self.states), request)
+                }
                 None => return Err(RpcError::invalid_params(format!("unknown prompt {name:?}"))),
             },
             CompletionOf::Resource(uri) => match entries.templates.get(uri) {
-                Some((template, _)) => template.completer.as_ref(),
-                None if entries.resources.contains_key(uri) => None,
+                Some((template, _)) => {
+                    let (completer, request) = template.completers.of(request);
+                    (completer, template.needs_states.states(&self.states), request)
+                }
+                None if entries.resources.contains_key(uri) => (None, &self.states, request),
                 None => return Err(RpcError::invalid_params(format!("unknown resource {uri:?}"))),
             },
         };
-        let Some(completer) = own.or(self.completer.as_ref()).cloned() else {
-            return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered"));
+        let own = own.map(|own| (own, states));
+        let Some((completer, states)) = own.or_else(|| Some((self.completer.as_ref()?, &self.states))) else {
+            return match self.completes(&entries) {
+                true => Ok(Start::Reply(Reply::Completion(Completion::default()))),
+                false => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered")),
+            };
         };
+        let future = completer.start(Context::new(Arc::clone(served)), states, request);
         drop(entries);
-        let context = Context::new(Arc::clone(served));
-        Ok(Start::task(Arc::clone(served), completer.start(context, &self.states, request)))
+        Ok(Start::task(Arc::clone(served), future))
     }
 
     /// One page of a list.

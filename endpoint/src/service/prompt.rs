@@ -9,15 +9,17 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
-use super::completion::Completer;
+use super::completion::Completers;
 use super::handler::{Handler, Needs, States};
 use crate::context::Context;
+use crate::service::about::{About, about_builders};
 use crate::text_shape::{TextField, TextShape};
 use crate::tool_error::Result;
 use engine::BoxFuture;
 use protocol_core::config::RateWindow;
-use protocol_core::dialect::{Content, Reply};
+use protocol_core::dialect::{Completion, CompletionRequest, Content, Reply};
 use protocol_core::error::RpcError;
+use protocol_core::json::write::Object;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::ServeOptions;
 
@@ -31,30 +33,36 @@ pub(super) const KIND: &str = "prompt";
 #[derive(Clone)]
 pub struct Prompt {
     pub(crate) name: String,
-    title: Option<String>,
-    description: Option<String>,
+    about: About,
     arguments: Vec<PromptArgument>,
     /// The reason for which the prompt cannot be registered.
     refusal: Option<String>,
     pub(crate) options: ServeOptions,
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
-    /// The completer of the service that the prompt was merged from.
-    pub(crate) completer: Option<Completer>,
+    pub(crate) completers: Completers,
     handler: Arc<Run>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct PromptArgument {
     name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
     required: bool,
 }
 
 impl PromptArgument {
+    fn write(&self, object: &mut Object<'_>) {
+        object.string("name", &self.name);
+        for (name, text) in [("title", &self.title), ("description", &self.description)] {
+            if let Some(text) = text {
+                object.string(name, text);
+            }
+        }
+        object.boolean("required", self.required);
+    }
+
     fn of_field(field: TextField<'_>) -> Self {
         Self { name: field.name.into(), title: field.title, description: field.description, required: field.required }
     }
@@ -130,36 +138,36 @@ impl Prompt {
     ) -> Self {
         Self {
             name,
-            title: None,
-            description: None,
+            about: About::default(),
             arguments: Vec::new(),
             refusal: None,
             options: ServeOptions::default(),
             needs_states,
-            completer: None,
+            completers: Completers::default(),
             handler: Arc::new(handler),
         }
     }
 
-    /// Sets the name that is shown to people (MCP `title`).
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// Sets the description.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
+    about_builders!(about);
 
     /// Adds an argument. If it is `required`, a request without it is answered with the error -32602, and the handler does not run.
     #[must_use]
     pub fn argument(mut self, name: impl Into<String>, description: impl Into<String>, required: bool) -> Self {
         let (name, description) = (name.into(), Some(description.into()));
         self.arguments.push(PromptArgument { name, title: None, description, required });
+        self
+    }
+
+    /// Sets the handler that completes an argument (MCP `completion/complete`), instead of
+    /// [`Service::completion`](crate::Service::completion). A prompt without this argument is refused when it is registered.
+    #[must_use]
+    pub fn complete<M, H, Fut>(mut self, argument: impl Into<String>, handler: H) -> Self
+    where
+        M: 'static,
+        H: Handler<M, CompletionRequest, Fut>,
+        Fut: Future<Output = Result<Completion>> + Send + 'static,
+    {
+        self.completers.add(argument.into(), handler, &mut self.needs_states);
         self
     }
 
@@ -180,27 +188,19 @@ impl Prompt {
 
     /// The reason for which the prompt cannot be registered.
     pub(crate) fn refusal(&self) -> Option<String> {
-        self.refusal.clone()
+        let arguments = || self.arguments.iter().map(|argument| &*argument.name);
+        self.refusal.clone().or_else(|| self.completers.refusal("argument", arguments()))
     }
 
     pub(crate) fn describe(&self) -> Json {
-        #[derive(Serialize)]
-        struct Description<'a> {
-            name: &'a str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            title: Option<&'a str>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            description: Option<&'a str>,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            arguments: &'a [PromptArgument],
-        }
-        let description = Description {
-            name: &self.name,
-            title: self.title.as_deref(),
-            description: self.description.as_deref(),
-            arguments: &self.arguments,
-        };
-        Json::encode(&description).unwrap_or_default()
+        Object::value(|object| {
+            object.string("name", &self.name);
+            self.about.write_words(object);
+            if !self.arguments.is_empty() {
+                object.array("arguments", &self.arguments, |out, argument| Object::write(out, |object| argument.write(object)));
+            }
+            self.about.write_rest(object);
+        })
     }
 
     /// Returns the future of the handler, or the error if an argument is not a string, or a required one is missing.

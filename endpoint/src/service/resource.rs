@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::completion::Completer;
+use super::about::{About, about_builders};
+use super::completion::Completers;
 use super::handler::{Handler, Needs, Reader, States};
 use crate::context::Context;
 use crate::tool_error::{Result, ToolError};
 use engine::BoxFuture;
-use protocol_core::dialect::Reply;
+use protocol_core::dialect::{Annotations, Completion, CompletionRequest, Reply};
 use protocol_core::json::Json;
-use protocol_core::json::write::base64;
+use protocol_core::json::write::{Object, base64};
 
 type Read = dyn Fn(Context, States, ResourceUri) -> BoxFuture<'static, Result<Vec<ResourceContents>>> + Send + Sync;
 
@@ -27,7 +28,7 @@ pub(super) const TEMPLATE_KIND: &str = "resource template";
 #[derive(Clone)]
 pub struct Resource {
     pub(crate) uri: String,
-    about: About,
+    described: Described,
     pub(crate) subscribable: bool,
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
@@ -43,25 +44,38 @@ pub struct Resource {
 pub struct ResourceTemplate {
     pub(crate) template: String,
     parts: Vec<Part>,
-    about: About,
+    described: Described,
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
-    /// The completer of the service that the template was merged from.
-    pub(crate) completer: Option<Completer>,
+    pub(crate) completers: Completers,
     read: Arc<Read>,
 }
 
 /// The description of a resource or of a resource template.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct About {
+#[derive(Clone, Debug, Default)]
+struct Described {
     name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    about: About,
     mime_type: Option<String>,
+    hints: Option<Annotations>,
+}
+
+impl Described {
+    /// The description as a list has it. `key` is the name of the member with the URI or the template.
+    fn write(&self, key: &'static str, uri: &str) -> Json {
+        Object::value(|object| {
+            object.string(key, uri);
+            object.string("name", &self.name);
+            self.about.write_words(object);
+            if let Some(mime_type) = &self.mime_type {
+                object.string("mimeType", mime_type);
+            }
+            if let Some(hints) = &self.hints {
+                hints.write(object);
+            }
+            self.about.write_rest(object);
+        })
+    }
 }
 
 /// The URI of the resource to read, as a handler of a [`ResourceTemplate`] takes it.
@@ -85,26 +99,21 @@ impl ResourceUri {
     }
 }
 
-macro_rules! about_builders {
+macro_rules! resource_builders {
     () => {
-        /// Sets the name that is shown to people (MCP `title`).
-        #[must_use]
-        pub fn title(mut self, title: impl Into<String>) -> Self {
-            self.about.title = Some(title.into());
-            self
-        }
-
-        /// Sets the description.
-        #[must_use]
-        pub fn description(mut self, description: impl Into<String>) -> Self {
-            self.about.description = Some(description.into());
-            self
-        }
+        about_builders!(described.about);
 
         /// Sets the MIME type of the contents, where [`ResourceContents::with_mime_type`] sets no other.
         #[must_use]
         pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
-            self.about.mime_type = Some(mime_type.into());
+            self.described.mime_type = Some(mime_type.into());
+            self
+        }
+
+        /// Sets hints for whom the resource is, and how important it is.
+        #[must_use]
+        pub fn annotated(mut self, hints: Annotations) -> Self {
+            self.described.hints = Some(hints);
             self
         }
     };
@@ -121,7 +130,7 @@ impl Resource {
         let (needs_states, read) = (Needs::of(read.needs()), Arc::new(read));
         Self {
             uri: uri.into(),
-            about: About { name: name.into(), ..About::default() },
+            described: Described { name: name.into(), ..Described::default() },
             subscribable: false,
             needs_states,
             read: Arc::new(move |context, states, _| {
@@ -131,7 +140,7 @@ impl Resource {
         }
     }
 
-    about_builders!();
+    resource_builders!();
 
     /// Lets peers subscribe to the resource. Each [`Peer::update`](crate::Peer::update) notifies the subscribers of its session; on
     /// Tesseron they also receive the new value.
@@ -142,18 +151,12 @@ impl Resource {
     }
 
     pub(crate) fn describe(&self) -> Json {
-        #[derive(Serialize)]
-        struct Description<'a> {
-            uri: &'a str,
-            #[serde(flatten)]
-            about: &'a About,
-        }
-        Json::encode(&Description { uri: &self.uri, about: &self.about }).unwrap_or_default()
+        self.described.write("uri", &self.uri)
     }
 
     pub(crate) fn start(&self, context: Context, states: &States) -> impl Future<Output = Reply> + use<> {
         let uri = ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() };
-        start(&self.read, &self.about, context, self.needs_states.states(states), uri)
+        start(&self.read, &self.described, context, self.needs_states.states(states), uri)
     }
 }
 
@@ -170,9 +173,9 @@ impl ResourceTemplate {
         Self {
             parts: parts(&template),
             template,
-            about: About { name: name.into(), ..About::default() },
+            described: Described { name: name.into(), ..Described::default() },
             needs_states,
-            completer: None,
+            completers: Completers::default(),
             read: Arc::new(move |context, states, uri| {
                 let read = Arc::clone(&read);
                 Box::pin(async move { read.call(&context, &states, uri)?.await.map(|contents| Vec::from([contents])) })
@@ -180,17 +183,50 @@ impl ResourceTemplate {
         }
     }
 
-    about_builders!();
+    resource_builders!();
+
+    /// Sets the handler that completes a variable of the template (MCP `completion/complete`), instead of
+    /// [`Service::completion`](crate::Service::completion). A template without this variable is refused when it is registered.
+    ///
+    /// ```
+    /// use endpoint::{Completion, CompletionRequest, Context, ResourceTemplate, ResourceUri, Result};
+    ///
+    /// async fn days(asked: CompletionRequest) -> Result<Completion> {
+    ///     let days = ["monday", "tuesday", "wednesday"];
+    ///     Ok(Completion::all(days.into_iter().filter(|day| day.starts_with(&asked.value))))
+    /// }
+    ///
+    /// async fn log(which: ResourceUri) -> Result<endpoint::ResourceContents> {
+    ///     Ok(format!("The log of {}", which.variable::<String>("day")?).into())
+    /// }
+    ///
+    /// let logs = ResourceTemplate::new("log://{day}", "logs", log).complete("day", days);
+    /// # drop(logs);
+    /// ```
+    #[must_use]
+    pub fn complete<M, H, Fut>(mut self, variable: impl Into<String>, handler: H) -> Self
+    where
+        M: 'static,
+        H: Handler<M, CompletionRequest, Fut>,
+        Fut: Future<Output = Result<Completion>> + Send + 'static,
+    {
+        self.completers.add(variable.into(), handler, &mut self.needs_states);
+        self
+    }
+
+    /// The reason for which the template cannot be registered.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.completers.refusal(
+            "variable",
+            self.parts.iter().filter_map(|part| match part {
+                Part::Variable { name, .. } => Some(&**name),
+                Part::Literal(_) => None,
+            }),
+        )
+    }
 
     pub(crate) fn describe(&self) -> Json {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Description<'a> {
-            uri_template: &'a str,
-            #[serde(flatten)]
-            about: &'a About,
-        }
-        Json::encode(&Description { uri_template: &self.template, about: &self.about }).unwrap_or_default()
+        self.described.write("uriTemplate", &self.template)
     }
 
     /// Matches `uri` against the template, and returns the URI with the values of the variables. `None` if it does not match.
@@ -200,19 +236,19 @@ impl ResourceTemplate {
     }
 
     pub(crate) fn start(&self, context: Context, states: &States, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
-        start(&self.read, &self.about, context, self.needs_states.states(states), uri)
+        start(&self.read, &self.described, context, self.needs_states.states(states), uri)
     }
 }
 
 fn start(
     read: &Arc<Read>,
-    about: &About,
+    described: &Described,
     context: Context,
     states: &States,
     uri: ResourceUri,
 ) -> impl Future<Output = Reply> + use<> {
     let (read, states) = (Arc::clone(read), states.clone());
-    let mime_type = about.mime_type.clone();
+    let mime_type = described.mime_type.clone();
     async move {
         let requested = uri.uri.clone();
         let contents = read(context, states, uri).await.and_then(|mut contents| {

@@ -15,6 +15,7 @@ use crate::ask_failed::AskFailed;
 use crate::context::Context;
 use crate::schema::{Output, Shape};
 use crate::service::Refused;
+use crate::service::about::{About, about_builders};
 use crate::service::handler::{Handler, Needs, States};
 use crate::service::start::{InPlace, Start};
 use crate::state::ServedCall;
@@ -24,7 +25,9 @@ use protocol_core::config::RateWindow;
 use protocol_core::dialect::{Capabilities, Reply, ToolOutput, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::http::header::ParamHeaders;
+use protocol_core::json::write::Object;
 use protocol_core::json::{Json, JsonError};
+use protocol_core::mcp::tool_schema_fault;
 use protocol_core::session::ServeOptions;
 
 /// What a [`Refused`] calls a tool.
@@ -67,8 +70,7 @@ pub(super) const KIND: &str = "tool";
 #[derive(Clone)]
 pub struct Tool {
     pub(crate) name: String,
-    title: Option<String>,
-    description: Option<String>,
+    about: About,
     hints: Hints,
     input: Arc<Shape>,
     output: Option<Json>,
@@ -83,25 +85,22 @@ pub struct Tool {
 }
 
 /// The hints of a tool about its behaviour, for clients that trust the server (MCP `annotations`).
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default)]
 struct Hints {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    read_only_hint: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    destructive_hint: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    idempotent_hint: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    open_world_hint: Option<bool>,
+    read_only: Option<bool>,
+    destructive: Option<bool>,
+    idempotent: Option<bool>,
+    open_world: Option<bool>,
 }
 
 impl Hints {
-    const fn is_empty(&self) -> bool {
-        self.read_only_hint.is_none()
-            && self.destructive_hint.is_none()
-            && self.idempotent_hint.is_none()
-            && self.open_world_hint.is_none()
+    const fn members(self) -> [(&'static str, Option<bool>); 4] {
+        [
+            ("readOnlyHint", self.read_only),
+            ("destructiveHint", self.destructive),
+            ("idempotentHint", self.idempotent),
+            ("openWorldHint", self.open_world),
+        ]
     }
 }
 
@@ -301,8 +300,7 @@ impl Tool {
         let headers = ParamHeaders::of_schema(input.schema()).ok().filter(|headers| !headers.is_empty()).map(Arc::new);
         Self {
             name,
-            title: None,
-            description: None,
+            about: About::default(),
             hints: Hints::default(),
             input,
             output,
@@ -315,45 +313,54 @@ impl Tool {
         }
     }
 
-    /// Sets the name that is shown to people (MCP `title`).
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
+    about_builders!(about);
 
-    /// Sets the description, which the model reads.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
+    /// Sets the JSON Schema of the structured content ([`ToolOutput::structured`]) of a tool whose handler builds its [`ToolOutput`] itself.
+    /// `schema` is sent to the peer byte for byte. What the handler returns is not checked against it here, but clients do: they take a
+    /// result without structured content, or with other content than the schema says, for an error.
+    ///
+    /// # Errors
+    /// [`Refused`] if `schema` is not a JSON Schema with `"type": "object"`, as for [`Tool::from_schema`]; and if the tool has a schema of
+    /// its result already, which the type of the result gives.
+    pub fn output_schema(mut self, schema: Json) -> Result<Self, Refused> {
+        let fault = match self.output {
+            Some(_) => Some(String::from("the schema of the result is given already, by its type or by an earlier call")),
+            None => tool_schema_fault(schema.as_bytes()).map(|fault| format!("the schema of the result {fault}")),
+        };
+        match fault {
+            Some(reason) => Err(Refused { kind: KIND, name: self.name, reason }),
+            None => {
+                self.output = Some(schema);
+                Ok(self)
+            }
+        }
     }
 
     /// Marks the tool as read-only (MCP `readOnlyHint`): it does not modify its environment.
     #[must_use]
     pub fn read_only(mut self) -> Self {
-        self.hints.read_only_hint = Some(true);
+        self.hints.read_only = Some(true);
         self
     }
 
     /// Sets whether the tool may destroy something, rather than only add to it (MCP `destructiveHint`). Clients assume `true` by default.
     #[must_use]
     pub fn destructive(mut self, destructive: bool) -> Self {
-        self.hints.destructive_hint = Some(destructive);
+        self.hints.destructive = Some(destructive);
         self
     }
 
     /// Marks the tool as idempotent (MCP `idempotentHint`): calling it again with the same arguments has no further effect.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
-        self.hints.idempotent_hint = Some(true);
+        self.hints.idempotent = Some(true);
         self
     }
 
     /// Sets whether the tool interacts with the outside world, such as the web (MCP `openWorldHint`). Clients assume `true` by default.
     #[must_use]
     pub fn open_world(mut self, open_world: bool) -> Self {
-        self.hints.open_world_hint = Some(open_world);
+        self.hints.open_world = Some(open_world);
         self
     }
 
@@ -427,30 +434,25 @@ impl Tool {
 
     /// The tool as `tools/list` describes it.
     pub(crate) fn describe(&self) -> Json {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Description<'a> {
-            name: &'a str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            title: Option<&'a str>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            description: Option<&'a str>,
-            input_schema: serde_json::Value,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            output_schema: Option<serde_json::Value>,
-            #[serde(skip_serializing_if = "Hints::is_empty")]
-            annotations: Hints,
-        }
-        let value = |json: &Json| json.decode().unwrap_or_default();
-        let description = Description {
-            name: &self.name,
-            title: self.title.as_deref(),
-            description: self.description.as_deref(),
-            input_schema: value(self.input.schema()),
-            output_schema: self.output.as_ref().map(value),
-            annotations: self.hints,
-        };
-        Json::encode(&description).unwrap_or_default()
+        Object::value(|object| {
+            object.string("name", &self.name);
+            self.about.write_words(object);
+            object.json("inputSchema", self.input.schema());
+            if let Some(output) = &self.output {
+                object.json("outputSchema", output);
+            }
+            let hints = self.hints.members();
+            if hints.iter().any(|(_, hint)| hint.is_some()) {
+                object.object("annotations", |object| {
+                    for (name, hint) in hints {
+                        if let Some(hint) = hint {
+                            object.boolean(name, hint);
+                        }
+                    }
+                });
+            }
+            self.about.write_rest(object);
+        })
     }
 }
 

@@ -8,9 +8,9 @@ use super::{json as text, ms, service, value};
 use crate::testing::Harness;
 use crate::{
     Completion, CompletionOf, CompletionRequest, Context, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
-    ResourceTemplate, Service, Tool, ToolError,
+    ResourceTemplate, ResourceUri, Result, Service, State, Tool, ToolError,
 };
-use protocol_core::dialect::Op;
+use protocol_core::dialect::{Annotations, Icon, Op};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::SendError;
@@ -184,6 +184,76 @@ fn arguments_are_completed() {
     assert!(complete(json!({"type": "ref/resource", "uri": "book://{shelf}/{title}"})).error().is_none());
     let unknown = complete(json!({"type": "ref/prompt", "name": "nope"}));
     assert_eq!(unknown.error().map(|error| error.code), Some(RpcError::INVALID_PARAMS));
+}
+
+#[test]
+fn an_argument_and_a_variable_are_completed_by_their_own_handlers() {
+    async fn topics(animals: State<Vec<&'static str>>, request: CompletionRequest) -> Result<Completion> {
+        Ok(Completion::all(animals.iter().copied().filter(|one| one.starts_with(&request.value))))
+    }
+    async fn shelves(request: CompletionRequest) -> Result<Completion> {
+        Ok(Completion::all([format!("{}{}", request.value, request.context.len())]))
+    }
+    async fn book(_: ResourceUri) -> Result<ResourceContents> {
+        Ok("".into())
+    }
+    let service = || {
+        let books = ResourceTemplate::new("book://{shelf}/{title}", "Books", book).complete("shelf", shelves);
+        service().state(vec!["cats", "cows", "dogs"]).prompt(workflow().complete("topic", topics)).resource_template(books)
+    };
+    let prompt = |name: &str| json!({"type": "ref/prompt", "name": name});
+    let template = json!({"type": "ref/resource", "uri": "book://{shelf}/{title}"});
+    let merged = || Service::new("all", "1").merge("a_", service());
+    for (service, reference, argument, values) in [
+        (service(), prompt("workflow"), "topic", json!(["cats", "cows"])),
+        (merged(), prompt("a_workflow"), "topic", json!(["cats", "cows"])),
+        (service(), prompt("workflow"), "other", json!([])),
+        (service(), template.clone(), "shelf", json!(["c0"])),
+        (service(), template, "title", json!([])),
+    ] {
+        let params = json!({"ref": reference, "argument": {"name": argument, "value": "c"}});
+        let run = Harness::new(service).request(Op::Complete, text(params));
+        assert_eq!(value(&run.result())["completion"]["values"], values, "{argument}");
+    }
+    let refused = |refused: Result<Service, crate::Refused>| refused.unwrap_err().to_string();
+    assert_eq!(
+        refused(service().try_prompt(workflow().complete("topics", topics))),
+        "prompt `workflow`: there is no argument `topics` to complete, only `topic`"
+    );
+    let stateless = Service::new("s", "1").prompt(workflow().complete("topic", topics));
+    assert!(refused(stateless.check().map(|()| service())).starts_with("prompt `workflow`: the handler takes a `State<"));
+    let mut changeable = service();
+    let book = ResourceTemplate::new("b:{x}", "b", book).complete("y", shelves);
+    let refused = changeable.catalog().add_resource_template(book).unwrap_err();
+    assert_eq!(refused.to_string(), "resource template `b:{x}`: there is no variable `y` to complete, only `x`");
+}
+
+#[test]
+fn entries_and_the_service_are_described_with_icons_and_meta() {
+    let icon = || Icon::new("data:,");
+    let service = || {
+        let hints = Annotations::default().for_user();
+        let book = Resource::new("book://one", "One", async |_: Context| Ok(ResourceContents::text("once")));
+        service()
+            .website("https://example.com")
+            .icon(icon())
+            .tools([tool("a").icon(icon()).meta("a.b/c", json!({"n": 1})), tool("b").read_only().meta("a.b/c", json!(1))])
+            .prompt(workflow().icon(icon()).meta("a.b/c", json!(1)))
+            .resource(book.icon(icon()).meta("a.b/c", json!(1)).annotated(hints))
+    };
+    let listed = |op| value(&Harness::new(service()).request(op, Json::empty_object()).result());
+    let icons = json!([{"src": "data:,"}]);
+    let tools = listed(Op::ListTools);
+    assert_eq!((&tools["tools"][0]["icons"], &tools["tools"][0]["_meta"]), (&icons, &json!({"a.b/c": {"n": 1}})));
+    assert_eq!(tools["tools"][1]["annotations"], json!({"readOnlyHint": true}));
+    let prompts = listed(Op::ListPrompts);
+    assert_eq!((&prompts["prompts"][0]["icons"], &prompts["prompts"][0]["_meta"]), (&icons, &json!({"a.b/c": 1})));
+    let resources = listed(Op::ListResources);
+    let book =
+        json!({"uri": "book://one", "name": "One", "annotations": {"audience": ["user"]}, "icons": icons, "_meta": {"a.b/c": 1}});
+    assert_eq!(resources["resources"][0], book);
+    let identity = service().config().identity;
+    assert_eq!((identity.website.as_deref(), identity.icons), (Some("https://example.com"), vec![icon()]));
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]

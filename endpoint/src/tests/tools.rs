@@ -100,6 +100,20 @@ fn a_schema_given_at_run_time_is_listed_unchanged_and_arguments_are_checked_agai
 }
 
 #[test]
+fn the_schema_of_a_result_is_given_once_by_its_type_or_by_hand() {
+    let schema = || Json::parse(r#"{"type":"object", "properties":{"n":{"type":"integer"}}}"#).unwrap();
+    let counted = async |_: Context, (): ()| Ok(ToolOutput::structured(Json::encode(&json!({"n": 1}))?));
+    let tool = || Tool::with_content("t", counted).output_schema(schema());
+    assert_eq!(list_entry(tool().unwrap())["outputSchema"]["properties"]["n"]["type"], "integer");
+    let twice = "tool `t`: the schema of the result is given already, by its type or by an earlier call";
+    assert_eq!(tool().unwrap().output_schema(schema()).unwrap_err().to_string(), twice);
+    let typed = Tool::new("t", async |_: Context, (): ()| Ok(7));
+    assert_eq!(typed.output_schema(schema()).unwrap_err().to_string(), twice);
+    let text = Tool::with_content("t", counted).output_schema(Json::parse("true").unwrap()).unwrap_err().to_string();
+    assert_eq!(text, r#"tool `t`: the schema of the result is not one of an object: it has no `"type": "object"`"#);
+}
+
+#[test]
 fn a_schema_that_cannot_be_used_is_an_error_that_names_the_tool_and_the_fault() {
     let make = |schema: &'static str| {
         Tool::from_schema("t", Json::parse(schema).unwrap(), async |_: Context, _: Json| Ok(ToolOutput::default()))

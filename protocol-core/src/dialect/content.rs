@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use super::Annotations;
+use crate::json::read::for_each_key;
 use crate::json::write::{Object, base64};
 use crate::json::{Json, Text};
 
@@ -58,6 +60,20 @@ impl Content {
         Self::resource(uri, mime_type, "blob", &base64(bytes))
     }
 
+    /// The block with hints for whom it is and how important it is. Hints that it has already are replaced.
+    #[must_use]
+    pub fn annotated(self, hints: &Annotations) -> Self {
+        let block = Json::from(self);
+        Self::Raw(Object::value(|object| {
+            for_each_key(block.as_bytes(), |key, value| {
+                if !key.is("annotations") {
+                    object.copy(key, value);
+                }
+            });
+            hints.write(object);
+        }))
+    }
+
     /// The text of a block of text, with U+FFFD for each unpaired surrogate; `None` for any other block. A JSON string, which some peers send
     /// as a block, is read as text, too.
     #[must_use]
@@ -105,7 +121,7 @@ impl From<Content> for Json {
 
 #[cfg(test)]
 mod tests {
-    use super::Content;
+    use super::{Annotations, Content};
 
     fn json(block: &Content) -> &str {
         match block {
@@ -124,5 +140,8 @@ mod tests {
         let bytes = r#"{"type":"resource","resource":{"uri":"a:b","mimeType":"a/b","blob":"Zm8="}}"#;
         assert_eq!(json(&Content::embedded_bytes("a:b", "a/b", b"fo")), bytes);
         assert_eq!(Content::text("a"), Content::Text("a".into()));
+        let hints = Annotations::default().for_user().priority(0.5);
+        let hinted = r#"{"type":"text","text":"a","annotations":{"audience":["user"],"priority":0.5}}"#;
+        assert_eq!(json(&Content::text("a").annotated(&Annotations::default()).annotated(&hints)), hinted);
     }
 }

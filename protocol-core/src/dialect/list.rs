@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::Op;
+use super::{Icon, Op};
 use crate::json::read::{self, Kind, Walk};
 use crate::json::{Json, Text};
 use crate::wire;
@@ -68,6 +68,10 @@ fn object(entry: &Json, name: &str) -> Option<Json> {
     entry.member(name).filter(Json::is_object)
 }
 
+fn icons(entry: &Json) -> Vec<Icon> {
+    Icon::read_all(entry.as_bytes())
+}
+
 /// The members of an entry that [`text`] and [`object`] do not read as they are.
 fn faults(entry: &Json) -> Vec<&'static str> {
     const TEXTS: [&str; 6] = ["name", "uri", "uriTemplate", "title", "description", "mimeType"];
@@ -126,6 +130,8 @@ entries! {
         output_schema: Option<Json> = |entry| object(entry, "outputSchema");
         /// Hints about the effects of the tool. Trust them only if you trust the server.
         annotations: Option<Json> = |entry| object(entry, "annotations");
+        /// The icons.
+        icons: Vec<Icon> = icons;
     }
 
     /// A prompt, as its server describes it.
@@ -136,6 +142,8 @@ entries! {
         description: Option<Text> = |entry| text(entry, "description");
         /// The arguments of the prompt.
         arguments: Vec<PromptArgument> = prompt_arguments;
+        /// The icons.
+        icons: Vec<Icon> = icons;
     }
 
     /// A resource, as its server describes it.
@@ -152,6 +160,8 @@ entries! {
         size: Option<u64> = |entry: &Json| entry.member("size").and_then(|size| read::integer(size.as_bytes()));
         /// Hints about the audience and the importance of the resource.
         annotations: Option<Json> = |entry| object(entry, "annotations");
+        /// The icons.
+        icons: Vec<Icon> = icons;
     }
 
     /// A resource template, as its server describes it.
@@ -166,6 +176,8 @@ entries! {
         mime_type: Option<Text> = |entry| text(entry, "mimeType");
         /// Hints about the audience and the importance of the resources of the template.
         annotations: Option<Json> = |entry| object(entry, "annotations");
+        /// The icons.
+        icons: Vec<Icon> = icons;
     }
 }
 

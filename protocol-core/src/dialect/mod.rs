@@ -7,6 +7,7 @@ mod blocks;
 mod caller;
 mod checkpoint;
 mod content;
+mod description;
 mod dispatch;
 mod elicit;
 mod form;
@@ -33,6 +34,8 @@ pub use blocks::Blocks;
 pub use caller::Caller;
 pub(crate) use caller::KnownCaller;
 pub use content::Content;
+pub(crate) use description::write_meta_members;
+pub use description::{Annotations, Icon, IconTheme};
 pub use elicit::{Elicit, NoDefault};
 pub(crate) use list::list_of;
 pub use list::{
@@ -87,6 +90,8 @@ pub(crate) struct LocalEnd<'a> {
     pub(crate) extensions: &'a BTreeMap<String, Json>,
     /// The instructions of a server, or the description of an app.
     pub(crate) instructions: Option<&'a str>,
+    /// The members of `_meta` in the answer of a server that introduces itself.
+    pub(crate) meta: &'a BTreeMap<String, Json>,
     /// The limits of the session.
     pub(crate) limits: &'a Limits,
     /// The revisions of MCP that are spoken.

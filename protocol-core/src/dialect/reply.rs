@@ -1,6 +1,7 @@
 //! Replies to requests of the peer.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -91,6 +92,8 @@ pub struct ToolOutput {
     /// The JSON-RPC error to send on Tesseron if the tool failed. If it is `None`, an internal error is sent, with the text of the
     /// content as its message, and the structured content as its data.
     pub rpc_error: Option<Box<RpcError>>,
+    /// The members of `_meta`, by their keys: for programs, which need not know them. Not sent on Tesseron.
+    pub meta: BTreeMap<String, Json>,
 }
 
 impl ToolOutput {
@@ -112,6 +115,13 @@ impl ToolOutput {
         let mut output = Self::text(value.clone().into_text());
         output.structured = Some(value);
         output
+    }
+
+    /// Adds a member of `_meta`, for programs that know its `key`, such as `com.example/cost`. A key that is there is replaced.
+    #[must_use]
+    pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Json>) -> Self {
+        self.meta.insert(key.into(), value.into());
+        self
     }
 
     /// Returns `true` if the content only repeats the structured content as text.

@@ -2,9 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Elicit, OpenUrl, OpenUrlResult};
+use super::{Elicit, Icon, OpenUrl, OpenUrlResult};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 
@@ -18,13 +19,18 @@ pub struct Identity {
     pub version: String,
     /// The title, for people. Sent on MCP 2025-06-18 and later, and on Tesseron. On Tesseron the name is sent if the title is missing.
     pub title: Option<String>,
+    /// The address of a page about it, for people. As `icons`, it is sent on MCP 2025-11-25 and later, where this end introduces itself: in
+    /// a handshake, and in the answer to `server/discover`.
+    pub website: Option<String>,
+    /// Its icons.
+    pub icons: Vec<Icon>,
 }
 
 impl Identity {
-    /// An identity without a title.
+    /// An identity without a title, a website and icons.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { name: name.into(), version: version.into(), title: None }
+        Self { name: name.into(), version: version.into(), title: None, website: None, icons: Vec::new() }
     }
 }
 

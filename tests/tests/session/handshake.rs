@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol_core::MemberFault::{Missing, Unreadable, WrongType};
 use protocol_core::mcp::{Era, Revision};
-use protocol_core::{AskError, CloseReason, Event, InputRequest, Lane, Outcome, Progress, RpcError, Sample, Violation};
+use protocol_core::{AskError, CloseReason, Event, Icon, InputRequest, Json, Lane, Outcome, Progress, RpcError, Sample, Violation};
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, discovered, initialize, result, stateless_request};
 use testkit::{Pair, Scripted};
@@ -233,6 +233,27 @@ fn another_handshake_on_another_lane_is_refused_and_changes_nothing() {
     assert_eq!(server.sent(), [r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32600,"message":"the handshake was made before"}}"#]);
     assert_eq!(server.violations(), [Violation::OutOfPhase]);
     assert_eq!(server.session.peer().unwrap().protocol, "2025-11-25");
+}
+
+#[test]
+fn a_server_introduces_itself_with_what_the_revision_knows() {
+    let config = with(server_config(), |config| {
+        config.identity.website = Some("https://example.com".into());
+        config.identity.icons = vec![Icon::new("data:,")];
+        config.meta.insert("a.b/c".into(), Json::parse("[1]").unwrap());
+    });
+    let name = format!(r#""name":"{}","version":"{}""#, config.identity.name, config.identity.version);
+    let full = format!(r#"{{{name},"websiteUrl":"https://example.com","icons":[{{"src":"data:,"}}]}}"#);
+    for (revision, server_info) in [("2025-06-18", format!("{{{name}}}")), ("2025-11-25", full.clone())] {
+        let mut server = Scripted::new(config.clone());
+        server.frame(&initialize(1, revision, "{}"));
+        let end = format!(r#""serverInfo":{server_info},"_meta":{{"a.b/c":[1]}}}}}}"#);
+        assert!(server.sent()[0].ends_with(&end), "{revision}");
+    }
+    let mut server = Scripted::new(config);
+    server.frame(&stateless_request(1, "server/discover", "", "{}", ""));
+    let meta = format!(r#""_meta":{{"a.b/c":[1],"io.modelcontextprotocol/serverInfo":{full}}}}}}}"#);
+    assert!(server.sent()[0].ends_with(&meta));
 }
 
 /// Regression: the answer to the handshake ended a stateless request with the same id.

@@ -337,6 +337,7 @@ fn the_output_of_a_tool_is_written_for_the_revision() {
         ToolOutput::blocks([Content::Text("a".into()), Content::Raw(json(r#"{"type":"image","data":"","mimeType":"m"}"#))]);
     output.structured = Some(json(r#"{"n":1}"#));
     output.is_error = true;
+    output = output.with_meta("a.b/c", json("7"));
     let content = r#""content":[{"type":"text","text":"a"},{"type":"image","data":"","mimeType":"m"}]"#;
     for (revision, structured) in [
         ("2024-11-05", ""),
@@ -347,7 +348,8 @@ fn the_output_of_a_tool_is_written_for_the_revision() {
         let mut server = Scripted::server_at(server_config(), revision, "{}");
         let id = server.receive_call(1);
         server.reply(id, Reply::Tool(output.clone()));
-        assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{{content}{structured},"isError":true}}}}"#)]);
+        let meta = r#""isError":true,"_meta":{"a.b/c":7}"#;
+        assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{{content}{structured},{meta}}}}}"#)]);
     }
 }
 

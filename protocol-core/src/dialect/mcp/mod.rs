@@ -9,6 +9,7 @@
 
 pub(crate) mod meta;
 mod peer;
+mod projection;
 mod read;
 mod requests;
 mod rounds;

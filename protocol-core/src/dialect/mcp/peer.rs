@@ -3,16 +3,34 @@
 use alloc::borrow::Cow;
 
 use super::{Revision, Side};
-use crate::dialect::{Capabilities, Identity, LocalEnd};
+use crate::dialect::{Capabilities, Icon, Identity, LocalEnd};
 use crate::json::Json;
 use crate::json::read::{member, string_lossy};
 use crate::json::write::{Object, push_json};
 
 pub(super) fn read_identity(object: &[u8]) -> Option<Identity> {
     let text = |name: &str| member(object, name).and_then(string_lossy).map(Cow::into_owned);
-    Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
+    Some(Identity {
+        name: text("name")?,
+        version: text("version")?,
+        title: text("title"),
+        website: text("websiteUrl"),
+        icons: Icon::read_all(object),
+    })
 }
 
+/// Writes the identity of an end that introduces itself.
+pub(super) fn write_introduction(object: &mut Object<'_>, revision: Revision, identity: &Identity) {
+    write_identity(object, revision, identity);
+    if revision >= Revision::R2025_11_25 {
+        if let Some(website) = &identity.website {
+            object.string("websiteUrl", website);
+        }
+        Icon::write_all(&identity.icons, object);
+    }
+}
+
+/// Writes the identity of an end in a message that only names it, as every message without a handshake does.
 pub(super) fn write_identity(object: &mut Object<'_>, revision: Revision, identity: &Identity) {
     object.string("name", &identity.name);
     object.string("version", &identity.version);

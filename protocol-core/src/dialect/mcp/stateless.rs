@@ -2,12 +2,12 @@
 //! server.
 
 use super::meta::{Meta, REVISION, SERVER, SUBSCRIPTION, versions, write_server};
-use super::peer::declare;
+use super::peer::{declare, write_introduction};
 use super::requests::{not_found, read_request, unknown_method, wrong_params};
 use super::rounds::{has_rounds, read_retry};
 use super::{Era, Side, is_reserved, offers, op_of};
 use crate::dialect::request::{RawParams, read_filter};
-use crate::dialect::{LocalEnd, Message, Notification, Op, SubscriptionFilter, lists};
+use crate::dialect::{LocalEnd, Message, Notification, Op, SubscriptionFilter, lists, write_meta_members};
 use crate::error::RpcError;
 use crate::json::cursor::IndexedObject;
 use crate::json::read::{Kind, for_each_key, string};
@@ -16,6 +16,8 @@ use crate::json::{Frame, Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 
 /// The methods that only this revision has.
 const DISCOVER: &[u8] = b"server/discover";
@@ -89,8 +91,11 @@ fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError
 
 /// The result of `server/discover` (Discovery).
 fn discovered(local: &LocalEnd<'_>) -> Json {
+    let mut meta = local.meta.clone();
+    let introduction = || Object::value(|object| write_introduction(object, REVISION, local.identity));
+    meta.entry(SERVER.into()).or_insert_with(introduction);
     Object::value(|object| {
-        write_result_members(object, true, None, local, |object| {
+        write_result_members(object, true, None, local, &meta, |object| {
             object.array("supportedVersions", [REVISION], |out, revision| write_string(out, revision.as_str()));
             object.object("capabilities", |object| declare(object, Side::Server, REVISION, local));
             if let Some(instructions) = local.instructions {
@@ -101,12 +106,13 @@ fn discovered(local: &LocalEnd<'_>) -> Json {
 }
 
 /// Writes the members of a result: those that `members` writes, and those that every result of the revision has. Also writes the cache hint
-/// if `is_cacheable` is `true`, and the id `subscription` if the result ends a subscription.
+/// if `is_cacheable` is `true`, the id `subscription` if the result ends a subscription, and `meta` as members of `_meta`.
 pub(super) fn write_result_members(
     object: &mut Object<'_>,
     is_cacheable: bool,
     subscription: Option<&WireId>,
     local: &LocalEnd<'_>,
+    meta: &BTreeMap<String, Json>,
     members: impl FnOnce(&mut Object<'_>),
 ) {
     object.word("resultType", "complete");
@@ -118,7 +124,10 @@ pub(super) fn write_result_members(
         if let Some(id) = subscription {
             id.write(object.member(SUBSCRIPTION));
         }
-        write_server(object, local.identity);
+        write_meta_members(object, meta);
+        if !meta.contains_key(SERVER) {
+            write_server(object, local.identity);
+        }
     });
 }
 

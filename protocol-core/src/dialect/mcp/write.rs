@@ -1,11 +1,13 @@
 //! Writing messages as frames of MCP.
 
 use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::meta::{Added, copy_without_meta};
-use super::peer::{declare, write_identity};
+use super::peer::{declare, write_introduction};
+use super::projection::{push_block, push_entry};
 use super::rounds::{RetryMembers, has_rounds, round_size, write_round};
 use super::{Mcp, Revision, Side, meta, method_of, stateless};
 use crate::dialect::checkpoint::{with_partial, with_status};
@@ -13,7 +15,7 @@ use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
     Completion, Content, CutShort, EarlyMessage, ElicitResult, InputRequest, InputResponse, LocalEnd, LogRecord, NotFound,
-    Notification, Op, Outgoing, Parts, Progress, Reply, Sample, SampleResult, Stamp, ToolOutput, list_of,
+    Notification, Op, Outgoing, Parts, Progress, Reply, Sample, SampleResult, Stamp, ToolOutput, list_of, write_meta_members,
 };
 use crate::error::RpcError;
 use crate::json::read::{Kind, for_each_key};
@@ -42,7 +44,7 @@ impl Mcp {
             Object::write(out, |object| {
                 object.string("protocolVersion", local.newest().as_str());
                 object.object("capabilities", |object| declare(object, Side::Client, local.newest(), local));
-                object.object("clientInfo", |object| write_identity(object, local.newest(), local.identity));
+                object.object("clientInfo", |object| write_introduction(object, local.newest(), local.identity));
             });
         })
     }
@@ -221,7 +223,7 @@ impl Mcp {
                 // note replaces the text if the text would make the result too long for a frame.
                 let is_cut = size > local.limits.frame_bytes && structured > 0 && output.repeats_structured();
                 let size = if is_cut { structured } else { size };
-                self.write_result(frames, id, op, size, local, |object| {
+                self.write_result_with(frames, id, op, size, local, &output.meta, |object| {
                     self.write_output(object, output, failed_partial.as_ref(), is_cut)
                 })
             }
@@ -234,7 +236,7 @@ impl Mcp {
                 Some(name) => {
                     let items = page.items.iter().map(|item| item.as_bytes().len().saturating_add(1));
                     self.write_result(frames, id, op, items.fold(64, usize::saturating_add), local, |object| {
-                        object.array(name, &page.items, |out, item| push_json(out, item.as_bytes()));
+                        object.array(name, &page.items, |out, item| push_entry(out, item.as_bytes(), op, self.revision()));
                         if let Some(next) = &page.next {
                             object.text("nextCursor", next);
                         }
@@ -268,6 +270,23 @@ impl Mcp {
         local: &LocalEnd<'_>,
         members: impl FnOnce(&mut Object<'_>),
     ) -> WrittenFrame {
+        static NO_META: BTreeMap<String, Json> = BTreeMap::new();
+        self.write_result_with(frames, id, op, size, local, &NO_META, members)
+    }
+
+    /// As [`Self::write_result`], with the members `meta` of `_meta`.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "what a result consists of")]
+    fn write_result_with(
+        self,
+        frames: &mut FrameBuffer,
+        id: &WireId,
+        op: Op,
+        size: usize,
+        local: &LocalEnd<'_>,
+        meta: &BTreeMap<String, Json>,
+        members: impl FnOnce(&mut Object<'_>),
+    ) -> WrittenFrame {
         frames.response(id, size, |out| {
             Object::write(out, |object| match self.is_stateless() {
                 true => stateless::write_result_members(
@@ -275,9 +294,15 @@ impl Mcp {
                     is_cacheable(op),
                     Some(id).filter(|_| op.is_subscription()),
                     local,
+                    meta,
                     members,
                 ),
-                false => members(object),
+                false => {
+                    members(object);
+                    if !meta.is_empty() {
+                        object.object("_meta", |object| write_meta_members(object, meta));
+                    }
+                }
             });
         })
     }
@@ -307,7 +332,10 @@ impl Mcp {
         const CUT: Content =
             Content::Text(Text::from_static("The result is in the structured content, and too long to be repeated as text."));
         let content = if is_cut { &[CUT] } else { &*output.content };
-        object.array("content", content, |out, block| block.write(out));
+        object.array("content", content, |out, block| match block {
+            Content::Raw(block) => push_block(out, block.as_bytes(), self.revision()),
+            Content::Text(_) => block.write(out),
+        });
         if let Some(structured) = self.structured(output, failed_partial) {
             object.json("structuredContent", structured);
         }
@@ -483,9 +511,12 @@ pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json
     Object::write(&mut out, |object| {
         object.string("protocolVersion", revision.as_str());
         object.object("capabilities", |object| declare(object, Side::Server, revision, local));
-        object.object("serverInfo", |object| write_identity(object, revision, local.identity));
+        object.object("serverInfo", |object| write_introduction(object, revision, local.identity));
         if let Some(instructions) = local.instructions {
             object.string("instructions", instructions);
+        }
+        if !local.meta.is_empty() {
+            object.object("_meta", |object| write_meta_members(object, local.meta));
         }
     });
     Json::written(out)

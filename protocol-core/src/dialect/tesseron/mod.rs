@@ -113,7 +113,7 @@ impl GatewayConfig {
 /// The identity that stands for the agent before the session is claimed (Tesseron specification, page "Handshake").
 #[must_use]
 pub fn pending_agent() -> Identity {
-    Identity { name: String::from("pending"), version: String::new(), title: Some(String::from("Awaiting agent")) }
+    Identity { title: Some(String::from("Awaiting agent")), ..Identity::new("pending", "") }
 }
 
 /// The credentials that resume a session (Tesseron specification, page "Resume").

@@ -332,7 +332,7 @@ impl AppDescription {
         }
         let capabilities = params.member("capabilities").unwrap_or_default();
         Ok(Self {
-            app: Identity { name: id, version: text("version").unwrap_or_default(), title: Some(name) },
+            app: Identity { title: Some(name), ..Identity::new(id, text("version").unwrap_or_default()) },
             description: text("description").map(Text::from),
             subscriptions: is_true(capabilities, "subscriptions"),
         })
@@ -409,7 +409,7 @@ fn agent_capabilities(declared: &[u8]) -> Capabilities {
 
 fn read_agent(agent: &[u8]) -> Option<Identity> {
     let text = |name: &str| member(agent, name).and_then(string).map(Cow::into_owned);
-    Some(Identity { name: text("id")?, version: String::new(), title: Some(text("name")?) })
+    Some(Identity { title: Some(text("name")?), ..Identity::new(text("id")?, "") })
 }
 
 fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message> {
