@@ -116,6 +116,18 @@ impl Function {
         quote!(#(#own)*)
     }
 
+    /// Calls of the builder method `complete`, for those arguments that have a completer.
+    pub(crate) fn completers(&self) -> TokenStream {
+        let calls = self.parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::Named { name, completer: Some(completer), .. } => {
+                let name = name.unraw().to_string();
+                Some(quote!(.complete(#name, #completer)))
+            }
+            _ => None,
+        });
+        quote!(#(#calls)*)
+    }
+
     /// The type of the arguments. If the function takes them one by one, also a struct with them.
     pub(crate) fn arguments(&self) -> (TokenStream, Option<TokenStream>) {
         let mut fields = Vec::new();
@@ -123,7 +135,7 @@ impl Function {
             match parameter {
                 Parameter::Own { .. } | Parameter::Uri { .. } => {}
                 Parameter::Whole { ty } => return (quote!(#ty), None),
-                Parameter::Named { name, ty, attributes } => fields.push(quote!(#(#attributes)* #name: #ty)),
+                Parameter::Named { name, ty, attributes, .. } => fields.push(quote!(#(#attributes)* #name: #ty)),
             }
         }
         if fields.is_empty() {

@@ -39,6 +39,9 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// `PromptMessage`, several of them, or a string, which is one message of the user; or a `Result` of these. The function must not block,
 /// not even if it is not `async`: it runs in a task.
 ///
+/// `#[complete(function)]` on an argument on its own names the handler that completes it: `async fn(CompletionRequest) -> Result<Completion>`,
+/// with any number of `Context` and `State<T>` before the request.
+///
 /// Options: `name`, `title` and `description`, which are strings; `deadline = Duration::from_secs(60)`.
 #[proc_macro_attribute]
 pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -55,6 +58,8 @@ pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// The result is a `ResourceContents` or what converts into one: a string, or bytes; or a `Result` of these. The function must not block, not
 /// even if it is not `async`: it runs in a task.
+///
+/// `#[complete(function)]` on a variable works as for [`macro@prompt`].
 ///
 /// Options: `name`, `title`, `description` and `mime_type`, which are strings; `subscribable`, which a template cannot be.
 #[proc_macro_attribute]

@@ -1,7 +1,7 @@
 //! The parameters of a function.
 
 use proc_macro2::{Ident, Span};
-use syn::{Attribute, Error, FnArg, GenericArgument, Pat, PathArguments, PathSegment, Result, Type};
+use syn::{Attribute, Error, Expr, FnArg, GenericArgument, Pat, PathArguments, PathSegment, Result, Type};
 
 /// A parameter of a function.
 pub(crate) enum Parameter {
@@ -12,7 +12,13 @@ pub(crate) enum Parameter {
     /// The URI of a resource.
     Uri { ty: Type },
     /// An argument on its own, with its doc comment and attributes of serde and schemars.
-    Named { name: Ident, ty: Type, attributes: Vec<Attribute> },
+    Named {
+        name: Ident,
+        ty: Type,
+        attributes: Vec<Attribute>,
+        /// The function that completes it, of `#[complete(..)]`.
+        completer: Option<Expr>,
+    },
 }
 
 /// Takes what describes arguments from the parameters of a function, and says what they are. `what` is the attribute of the function.
@@ -34,6 +40,7 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
             return Err(Error::new_spanned(condition, message));
         }
         let ty = peeled(&typed.ty).clone();
+        let completer = completer(&mut typed.attrs, what)?;
         let attributes = std::mem::take(&mut typed.attrs).into_iter();
         let (attributes, others): (Vec<_>, _) =
             attributes.partition(|attribute| is_one_of(attribute, &["doc", "serde", "schemars"]));
@@ -51,6 +58,9 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
             if let Some(attribute) = attributes.first() {
                 return Err(Error::new_spanned(attribute, format!("a `{own}` is no argument, so it is not described")));
             }
+            if let Some(completer) = completer {
+                return Err(Error::new_spanned(completer, format!("a `{own}` is no argument, so it is not completed")));
+            }
             let count = parameters.iter().filter(|parameter| matches!(parameter, Parameter::Own { .. })).count();
             let local = Ident::new(&format!("{}{}", own.to_lowercase(), suffix(count)), Span::mixed_site());
             parameters.push(Parameter::Own { local, ty });
@@ -61,6 +71,11 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
             continue;
         }
         if attributes.is_empty() {
+            if let Some(completer) = completer {
+                let message = "what is completed is an argument on its own, with a doc comment: write `/// What it is` above it. For an \
+                               argument in a struct, write `.complete(\"name\", function)` where the prompt is added";
+                return Err(Error::new_spanned(completer, message));
+            }
             undocumented.push((typed.pat.clone(), ty.clone()));
             parameters.push(Parameter::Whole { ty });
             continue;
@@ -71,7 +86,7 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
                 "an argument has a name: write `name: Type`, or take one struct of arguments",
             ));
         };
-        parameters.push(Parameter::Named { name: pattern.ident.clone(), ty, attributes });
+        parameters.push(Parameter::Named { name: pattern.ident.clone(), ty, attributes, completer });
     }
     let is_argument = |parameter: &&Parameter| matches!(parameter, Parameter::Whole { .. } | Parameter::Named { .. });
     let has_others = parameters.iter().filter(is_argument).count() > 1;
@@ -84,6 +99,25 @@ pub(crate) fn parameters<'a>(inputs: impl Iterator<Item = &'a mut FnArg>, what: 
         }
     }
     Ok(parameters)
+}
+
+/// Takes `#[complete(function)]` from the attributes of a parameter.
+fn completer(attributes: &mut Vec<Attribute>, what: &str) -> Result<Option<Expr>> {
+    let mut found = None;
+    for attribute in attributes.extract_if(.., |attribute| attribute.path().is_ident("complete")) {
+        if what == "tool" {
+            let message = "the arguments of a tool are not completed, only those of prompts, and the variables of resources";
+            return Err(Error::new_spanned(attribute, message));
+        }
+        if found.is_some() {
+            return Err(Error::new_spanned(attribute, "`complete` is given twice"));
+        }
+        let function = attribute
+            .parse_args()
+            .map_err(|error| Error::new(error.span(), "write the function that completes it: `#[complete(function)]`"))?;
+        found = Some(function);
+    }
+    Ok(found)
 }
 
 /// Types that are certainly no arguments, since arguments are an object.

@@ -24,9 +24,10 @@ pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream
     let (own, call) = (function.own_parameters(), function.call(|name, _| quote!(#local.#name), Some(convert)));
     let (description, deadline) = (function.description(options)?, Function::deadline(options)?);
     let texts = Function::texts(options, &["title"])?;
+    let completers = function.completers();
     let made = quote! {
         #root::Prompt::typed(#name, async |#own #pattern| #call)
-            #description #texts #deadline
+            #description #texts #deadline #completers
     };
     Ok(function.replaced(&quote!(#root::Prompt), items, &made))
 }

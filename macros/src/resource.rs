@@ -53,6 +53,7 @@ pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream
     };
     let (own, call) = (function.own_parameters(), function.call(variable, Some(convert)));
     let (description, texts) = (function.description(options)?, Function::texts(options, &["title", "mime_type"])?);
+    let completers = function.completers();
     let is_subscribable = options.mark("subscribable")?;
     if variables.is_empty() {
         let subscribable = is_subscribable.then(|| quote!(.subscribable()));
@@ -69,7 +70,7 @@ pub(crate) fn expand(options: &Options, item: TokenStream) -> Result<TokenStream
     let pattern = if takes_uri { quote!(#local) } else { quote!(_) };
     let made = quote! {
         #root::ResourceTemplate::new(#uri, #name, async |#own #pattern: #root::ResourceUri| #call)
-            #description #texts
+            #description #texts #completers
     };
     Ok(function.replaced(&quote!(#root::ResourceTemplate), None, &made))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sansmcp::prelude::*;
 use sansmcp::testing::Harness;
-use sansmcp::{Op, ResourceUri, serde_json};
+use sansmcp::{Op, serde_json};
 use serde_json::{Value, json};
 
 struct Db(&'static str);
@@ -185,10 +185,15 @@ async fn content() -> ToolOutput {
 #[tool]
 async fn nothing() {}
 
+async fn numbers(State(db): State<Db>, asked: CompletionRequest) -> Result<Completion> {
+    Ok(Completion::all([format!("{}{} in {}", asked.argument, asked.value, db.0)]))
+}
+
 /// Asks for a shorter answer.
 #[prompt(title = "Shorten")]
 fn shorten(
     /// The most words that are wanted.
+    #[complete(numbers)]
     most: u32,
 ) -> String {
     format!("At most {most} words.")
@@ -210,6 +215,7 @@ async fn page(
     State(db): State<Db>,
     uri: ResourceUri,
     /// The number of the page.
+    #[complete(numbers)]
     page: u8,
 ) -> Result<Vec<u8>> {
     Ok(format!("{page} {} {}", uri.uri, db.0).into())
@@ -310,6 +316,17 @@ fn name_description_and_options_are_listed() {
     assert_eq!(prompts["prompts"][1], shorten);
     let manual = json!({"uri": "words://manual", "name": "manual", "description": "How to use it.", "mimeType": "text/plain"});
     assert_eq!(request(Op::ListResources, &json!({})).unwrap()["resources"], json!([manual]));
+}
+
+#[test]
+fn an_argument_and_a_variable_name_the_function_that_completes_them() {
+    for (reference, argument) in [
+        (json!({"type": "ref/prompt", "name": "shorten"}), "most"),
+        (json!({"type": "ref/resource", "uri": "words://{book}/{page}"}), "page"),
+    ] {
+        let completed = request(Op::Complete, &json!({"ref": reference, "argument": {"name": argument, "value": "1"}})).unwrap();
+        assert_eq!(completed["completion"]["values"], json!([format!("{argument}1 in db")]));
+    }
 }
 
 #[test]
