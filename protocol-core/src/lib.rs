@@ -25,6 +25,7 @@
 //!   feeds, and joins frames into such a stream.
 //! * [`http`] is MCP over Streamable HTTP: the state machines of both ends, which connect an HTTP library with sessions, and the codecs of
 //!   headers and events.
+//! * [`listing`] answers lists and refuses unknown names, for a server with an event loop of its own.
 //! * [`json`] has JSON text as slices of a frame, [`dialect`] has the types of messages, and [`table`] has maps whose keys are ids.
 //!
 //! ```
@@ -71,6 +72,7 @@ pub mod http;
 pub mod json;
 pub mod limits;
 pub mod lines;
+pub mod listing;
 pub mod partial;
 pub mod session;
 mod shared;

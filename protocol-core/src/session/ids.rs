@@ -17,6 +17,12 @@ macro_rules! ids {
             pub const fn from_number(number: u64) -> Self {
                 Self(number)
             }
+
+            /// The number of the id, which [`Self::from_number`] makes into the id again.
+            #[must_use]
+            pub const fn number(self) -> u64 {
+                self.0
+            }
         }
 
         impl Id for $name {
