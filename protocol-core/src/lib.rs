@@ -68,6 +68,7 @@ pub mod config;
 pub mod dialect;
 pub mod drive;
 pub mod error;
+mod event_json;
 pub mod http;
 pub mod json;
 pub mod limits;
