@@ -102,8 +102,8 @@ pub use ask_failed::AskFailed;
 pub use cancelled::{Cancelled, TimeoutError};
 pub use client::{Client, InputContext};
 pub use context::{AskFuture, Cancellation, Context, Subrange};
-pub use endpoint::{Endpoint, drive};
-pub use engine::{BoxFuture, Runtime, TimedRuntime};
+pub use endpoint::{Endpoint, drive, drive_local};
+pub use engine::{BoxFuture, LocalBoxFuture, LocalRuntime, LocalTasks, MakeLocal, Runtime, TimedRuntime};
 pub use extensions::{Extensions, Principal};
 pub use peer::{Call, Canceller, Peer};
 pub use service::{

@@ -33,6 +33,7 @@
 //! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but woken and dropped after it is released.
 //! * [`Task`]: a future of a user that runs as a task. The owner of the task gets the end of the future exactly once, even if the future
 //!   panics or is dropped.
+//! * [`LocalRuntime`], [`local_tasks`]: tasks that stay on one thread, since their futures are not `Send`.
 //! * [`drive`]: runs a driver, and lets verbs use it to write frames ([early sends](early)).
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -48,6 +49,7 @@
 )]
 
 pub mod early;
+mod local;
 mod lock;
 mod panics;
 mod runtime;
@@ -55,8 +57,9 @@ mod task;
 mod wake;
 
 pub use early::drive;
+pub use local::{LocalRuntime, LocalSpawner, LocalTasks, local_task, local_tasks};
 pub use lock::{DriverSlot, Engine, Guarded, SendsEarly, VerbEffects};
 pub use panics::drop_quietly;
-pub use runtime::{BoxFuture, Runtime, TimedRuntime};
+pub use runtime::{BoxFuture, LocalBoxFuture, MakeLocal, Runtime, TimedRuntime};
 pub use task::{BlockingTask, Task, TaskEnd, TaskOwner};
 pub use wake::{AbortHandle, Waiters, each, park, wake_all};

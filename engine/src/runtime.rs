@@ -10,6 +10,12 @@ use protocol_core::drive::Timer;
 /// A future on the heap that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A future on the heap that stays on one thread.
+pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Makes a future on the thread on which the future stays.
+pub type MakeLocal = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
+
 /// A runtime, as an adapter implements it: tasks, threads for blocking code, a clock and random bytes.
 ///
 /// Only [`Self::now`] may be called while the lock of an [`Engine`](crate::Engine) is held.
@@ -21,6 +27,14 @@ pub trait Runtime: Send + Sync + 'static {
     /// Runs `task` to its end, concurrently with other tasks. May be called on any thread. A runtime that is shutting down drops the task
     /// instead; a call that the task serves is then answered with an internal error.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// Calls `make` on a thread of the runtime, and runs the future on that thread to its end. May be called on any thread. A runtime that
+    /// cannot run such futures, or is shutting down, drops `make` instead, as the default implementation does: a call that the task serves
+    /// is then answered with an internal error, which says so. [`LocalRuntime`](crate::LocalRuntime) and
+    /// [`local_tasks`](crate::local_tasks) help to implement this method.
+    fn spawn_local(&self, make: MakeLocal) {
+        drop(make);
+    }
 
     /// Runs `job` on a thread that the job may block. A runtime that is shutting down drops the job instead, as it drops a task.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>);

@@ -12,6 +12,7 @@ pub(super) fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<Served
     match service.start(&served, request) {
         Start::Reply(reply) => served.respond(reply),
         Start::Task(task) => runtime.spawn(task),
+        Start::Local(make) => runtime.spawn_local(make),
         Start::Inline(handler, context, states, arguments) => {
             if let Some(task) = Task::begin_in_place(&served, || handler(context, states, arguments)) {
                 runtime.spawn(Box::pin(task));

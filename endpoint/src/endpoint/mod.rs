@@ -5,6 +5,7 @@ mod replace;
 mod work;
 
 use core::fmt;
+use core::future::poll_fn;
 use core::task::Waker;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -28,7 +29,7 @@ use engine::{Runtime, Task, TaskEnd, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Reply, Request, tesseron};
-use protocol_core::drive::{FrameIo, LaneMachine, Machine, Timer, TurnOutcome};
+use protocol_core::drive::{Driver, FrameIo, LaneMachine, Machine, Timer, TurnOutcome};
 use protocol_core::error::RpcError;
 use protocol_core::json::Text;
 use protocol_core::lines::LineEncoder;
@@ -39,7 +40,7 @@ use protocol_core::session::{
 use protocol_core::time::Instant;
 
 /// One end of a channel: a session with its handlers and calls, as a [`Machine`] for [`drive`](crate::drive) or a
-/// [`Driver`](protocol_core::drive::Driver). [`Endpoint::peer`] returns the handle to call the peer with.
+/// [`Driver`]. [`Endpoint::peer`] returns the handle to call the peer with.
 ///
 /// All its handles share one lock. Their methods change the state under the lock, and wake tasks or write frames after the lock is
 /// released. No code of the application runs under the lock.
@@ -162,7 +163,7 @@ impl Endpoint {
     /// [`Context::extensions`](crate::Context::extensions). Returns the number of replies that will be sent on the lane because of this
     /// frame. Frames of a lane that was closed are dropped until [`poll_closed_lane`](Self::poll_closed_lane) has returned that lane.
     ///
-    /// This method is for transports with several lanes. A [`Driver`](protocol_core::drive::Driver) uses lane 0 alone, through
+    /// This method is for transports with several lanes. A [`Driver`] uses lane 0 alone, through
     /// [`Machine::handle_frame`].
     ///
     /// # Errors
@@ -418,8 +419,8 @@ impl Endpoint {
 ///
 /// If the transport allows it ([`FrameIo::sends_anywhere`]), a frame may be written by the method that made it, on its thread, instead of
 /// by this future: a call if no other is open, and the reply to the only call that is served. That saves a wake of the driver's task. If
-/// the transport panics meanwhile, this future panics when it is polled next. If the transport must stay on one thread, use a
-/// [`Driver`](protocol_core::drive::Driver) instead.
+/// the transport panics meanwhile, this future panics when it is polled next. If the transport must stay on one thread, use
+/// [`drive_local`] instead.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping the future drops the endpoint and the transport. Calls end as lost, and handlers are cancelled and dropped at
@@ -440,6 +441,21 @@ where
         driven.await?;
         Ok(peer.closed().await)
     }
+}
+
+/// As [`drive`], for a transport or a timer that is not `Send`. Frames are written only when this future is polled.
+///
+/// # Cancel safety
+/// Not cancel safe: dropping the future drops the endpoint and the transport, as for [`drive`].
+///
+/// # Errors
+/// The first error of the transport.
+pub async fn drive_local<I: FrameIo, T: Timer>(endpoint: Endpoint, transport: I, timer: T) -> Result<CloseReason, I::Error> {
+    let peer = endpoint.peer();
+    let mut driver = Driver::new(endpoint, transport, timer);
+    while poll_fn(|cx| driver.poll_event(cx)).await?.is_some() {}
+    drop(driver);
+    Ok(peer.closed().await)
 }
 
 impl LaneMachine for Endpoint {

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::handler::{Handler, Needs, States};
+use super::local::Answer;
+use super::start::Start;
 use crate::context::Context;
+use crate::state::ServedCall;
 use crate::tool_error::{Result, ToolError};
-use engine::BoxFuture;
 use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest, Reply};
 
 /// A handler of completions.
@@ -14,7 +16,7 @@ use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest, Reply}
 pub(crate) struct Completer {
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
-    run: Arc<dyn Fn(Context, States, CompletionRequest) -> BoxFuture<'static, Result<Completion>> + Send + Sync>,
+    run: Arc<dyn Fn(Context, States, CompletionRequest) -> Answer<Completion> + Send + Sync>,
 }
 
 impl Completer {
@@ -25,21 +27,27 @@ impl Completer {
         Fut: Future<Output = Result<Completion>> + Send + 'static,
     {
         let (needs_states, handler) = (Needs::of(handler.needs()), Arc::new(handler));
-        let run = move |context, states, request| -> BoxFuture<'static, Result<Completion>> {
+        let run = move |context, states, request| {
             let handler = Arc::clone(&handler);
-            Box::pin(async move { handler.call(&context, &states, request)?.await })
+            Answer::Shared(Box::pin(async move { handler.call(&context, &states, request)?.await }))
         };
         Self { needs_states, run: Arc::new(run) }
     }
 
-    pub(crate) fn start(
-        &self,
-        context: Context,
-        service: &States,
-        request: CompletionRequest,
-    ) -> impl Future<Output = Reply> + use<> {
-        let (run, states) = (Arc::clone(&self.run), self.needs_states.states(service).clone());
-        async move { run(context, states, request).await.map_or_else(ToolError::into_error_reply, Reply::Completion) }
+    pub(crate) fn local<M, H, Fut>(handler: H) -> Self
+    where
+        M: 'static,
+        H: Handler<M, CompletionRequest, Fut>,
+        Fut: Future<Output = Result<Completion>> + 'static,
+    {
+        let (needs_states, handler) = (Needs::of(handler.needs()), Arc::new(handler));
+        let run = move |context, states, request| Answer::local(Arc::clone(&handler), context, states, request);
+        Self { needs_states, run: Arc::new(run) }
+    }
+
+    pub(crate) fn start(&self, served: Arc<ServedCall>, service: &States, request: CompletionRequest) -> Start {
+        let answer = (self.run)(Context::new(Arc::clone(&served)), self.needs_states.states(service).clone(), request);
+        answer.start(served, |completion| completion.map_or_else(ToolError::into_error_reply, Reply::Completion))
     }
 }
 

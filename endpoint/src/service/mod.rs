@@ -4,6 +4,7 @@ mod about;
 mod catalog;
 mod completion;
 mod handler;
+mod local;
 mod prompt;
 mod refused;
 mod resource;
@@ -380,6 +381,18 @@ impl Service {
         self
     }
 
+    /// As [`Service::completion`], but the future of the handler need not be `Send`; see [`Tool::local`].
+    #[must_use]
+    pub fn completion_local<M, H, Fut>(mut self, handler: H) -> Self
+    where
+        M: 'static,
+        H: Handler<M, CompletionRequest, Fut>,
+        Fut: Future<Output = Result<Completion>> + 'static,
+    {
+        self.completer = Some(Completer::local(handler));
+        self
+    }
+
     /// Adds a method that the protocol does not have. The handler takes the parameters, which are an object, byte for byte, and returns the
     /// result, which on MCP must be an object. Methods of the protocol cannot be replaced.
     ///
@@ -632,22 +645,21 @@ impl Service {
             return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
         };
         drop(name);
-        let future = prompt.start(Context::new(Arc::clone(served)), &self.states, request.into_arguments())?;
+        let start = prompt.start(Arc::clone(served), &self.states, request.into_arguments())?;
         let options = prompt.options;
         drop(entries);
         configure(served, options);
-        Ok(Start::task(Arc::clone(served), future))
+        Ok(start)
     }
 
     fn read_resource(&self, served: &Arc<ServedCall>, uri: &str) -> Start {
-        let context = Context::new(Arc::clone(served));
         let entries = self.catalog.entries();
         if let Some((resource, _)) = entries.resources.get(uri) {
-            return Start::task(Arc::clone(served), resource.start(context, &self.states));
+            return resource.start(Arc::clone(served), &self.states);
         }
         let matched = entries.templates.values().find_map(|(template, _)| template.matches(uri).map(|uri| (template, uri)));
         match matched {
-            Some((template, uri)) => Start::task(Arc::clone(served), template.start(context, &self.states, uri)),
+            Some((template, uri)) => template.start(Arc::clone(served), &self.states, uri),
             None => unknown(uri),
         }
     }
@@ -725,9 +737,9 @@ impl Service {
                 false => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered")),
             };
         };
-        let future = completer.start(Context::new(Arc::clone(served)), states, request);
+        let start = completer.start(Arc::clone(served), states, request);
         drop(entries);
-        Ok(Start::task(Arc::clone(served), future))
+        Ok(start)
     }
 
     /// One page of a list.

@@ -11,11 +11,13 @@ use serde::{Serialize, Serializer};
 
 use super::completion::Completers;
 use super::handler::{Handler, Needs, States};
+use super::local::Answer;
+use super::start::Start;
 use crate::context::Context;
 use crate::service::about::{About, about_builders};
+use crate::state::ServedCall;
 use crate::text_shape::{TextField, TextShape};
 use crate::tool_error::Result;
-use engine::BoxFuture;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::{Completion, CompletionRequest, Content, Reply};
 use protocol_core::error::RpcError;
@@ -23,7 +25,7 @@ use protocol_core::json::write::Object;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::ServeOptions;
 
-type Run = dyn Fn(Context, States, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput>> + Send + Sync;
+type Run = dyn Fn(Context, States, BTreeMap<String, String>) -> Answer<PromptOutput> + Send + Sync;
 
 /// What a [`Refused`](super::Refused) calls a prompt.
 pub(super) const KIND: &str = "prompt";
@@ -79,7 +81,20 @@ impl Prompt {
         let (needs, handler) = (Needs::of(handler.needs()), Arc::new(handler));
         Self::build(name.into(), needs, move |context, states, arguments| {
             let handler = Arc::clone(&handler);
-            Box::pin(async move { handler.call(&context, &states, arguments)?.await })
+            Answer::Shared(Box::pin(async move { handler.call(&context, &states, arguments)?.await }))
+        })
+    }
+
+    /// As [`Prompt::new`], but the future of the handler need not be `Send`; see [`Tool::local`](crate::Tool::local).
+    pub fn local<M, H, Fut>(name: impl Into<String>, handler: H) -> Self
+    where
+        M: 'static,
+        H: Handler<M, BTreeMap<String, String>, Fut>,
+        Fut: Future<Output = Result<PromptOutput>> + 'static,
+    {
+        let (needs, handler) = (Needs::of(handler.needs()), Arc::new(handler));
+        Self::build(name.into(), needs, move |context, states, arguments| {
+            Answer::local(Arc::clone(&handler), context, states, arguments)
         })
     }
 
@@ -120,13 +135,13 @@ impl Prompt {
         let parts = Arc::new((shape, handler));
         let prompt = Self::build(name.into(), needs, move |context, states, arguments| {
             let parts = Arc::clone(&parts);
-            Box::pin(async move {
+            Answer::Shared(Box::pin(async move {
                 let (shape, handler) = &*parts;
                 match shape.read(arguments) {
                     Ok(arguments) => handler.call(&context, &states, arguments)?.await,
                     Err(errors) => Err(RpcError::invalid_params(errors).into()),
                 }
-            })
+            }))
         });
         Self { arguments, refusal, ..prompt }
     }
@@ -134,7 +149,7 @@ impl Prompt {
     fn build(
         name: String,
         needs_states: Needs,
-        handler: impl Fn(Context, States, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput>> + Send + Sync + 'static,
+        handler: impl Fn(Context, States, BTreeMap<String, String>) -> Answer<PromptOutput> + Send + Sync + 'static,
     ) -> Self {
         Self {
             name,
@@ -203,13 +218,8 @@ impl Prompt {
         })
     }
 
-    /// Returns the future of the handler, or the error if an argument is not a string, or a required one is missing.
-    pub(crate) fn start(
-        &self,
-        context: Context,
-        states: &States,
-        arguments: Option<Json>,
-    ) -> Result<impl Future<Output = Reply> + use<>, RpcError> {
+    /// Begins to answer a request, or returns the error if an argument is not a string, or a required one is missing.
+    pub(crate) fn start(&self, served: Arc<ServedCall>, states: &States, arguments: Option<Json>) -> Result<Start, RpcError> {
         let arguments: BTreeMap<String, String> = match arguments {
             None => BTreeMap::new(),
             Some(given) => given
@@ -221,12 +231,12 @@ impl Prompt {
             let message = format!("missing argument {:?} of prompt {:?}", missing.name, self.name);
             return Err(RpcError::invalid_params(message));
         }
-        let (handler, states) = (Arc::clone(&self.handler), self.needs_states.states(states).clone());
-        Ok(async move {
-            let output = handler(context, states, arguments).await;
+        let states = self.needs_states.states(states).clone();
+        let answer = (self.handler)(Context::new(Arc::clone(&served)), states, arguments);
+        Ok(answer.start(served, |output| {
             let encoded = output.and_then(|output| Ok(Json::encode(&output)?));
             encoded.map_or_else(|error| error.into_error_reply(), Reply::Raw)
-        })
+        }))
     }
 }
 

@@ -11,14 +11,16 @@ use serde::Serialize;
 use super::about::{About, about_builders};
 use super::completion::Completers;
 use super::handler::{Handler, Needs, Reader, States};
+use super::local::Answer;
+use super::start::Start;
 use crate::context::Context;
+use crate::state::ServedCall;
 use crate::tool_error::{Result, ToolError};
-use engine::BoxFuture;
 use protocol_core::dialect::{Annotations, Completion, CompletionRequest, Reply};
 use protocol_core::json::Json;
 use protocol_core::json::write::{Object, base64};
 
-type Read = dyn Fn(Context, States, ResourceUri) -> BoxFuture<'static, Result<Vec<ResourceContents>>> + Send + Sync;
+type Read = dyn Fn(Context, States, ResourceUri) -> Answer<Vec<ResourceContents>> + Send + Sync;
 
 /// What a [`Refused`](super::Refused) calls a resource, and a template.
 pub(super) const KIND: &str = "resource";
@@ -120,6 +122,32 @@ macro_rules! resource_builders {
 }
 
 impl Resource {
+    /// As [`Resource::new`], but the future of `read` need not be `Send`; see [`Tool::local`](crate::Tool::local).
+    pub fn local<M, F, Fut>(uri: impl Into<String>, name: impl Into<String>, read: F) -> Self
+    where
+        M: 'static,
+        F: Reader<M, Fut>,
+        Fut: Future<Output = Result<ResourceContents>> + 'static,
+    {
+        let (needs_states, read) = (Needs::of(read.needs()), Arc::new(read));
+        Self::build(uri.into(), name.into(), needs_states, move |context, states, _| {
+            let read = Arc::clone(&read);
+            Answer::Local(Box::new(move || {
+                Box::pin(async move { read.call(&context, &states)?.await.map(|contents| Vec::from([contents])) })
+            }))
+        })
+    }
+
+    fn build(
+        uri: String,
+        name: String,
+        needs_states: Needs,
+        read: impl Fn(Context, States, ResourceUri) -> Answer<Vec<ResourceContents>> + Send + Sync + 'static,
+    ) -> Self {
+        let described = Described { name, ..Described::default() };
+        Self { uri, described, subscribable: false, needs_states, read: Arc::new(read) }
+    }
+
     /// A resource at `uri`. `read` is called for each request to read it.
     pub fn new<M, F, Fut>(uri: impl Into<String>, name: impl Into<String>, read: F) -> Self
     where
@@ -128,16 +156,10 @@ impl Resource {
         Fut: Future<Output = Result<ResourceContents>> + Send + 'static,
     {
         let (needs_states, read) = (Needs::of(read.needs()), Arc::new(read));
-        Self {
-            uri: uri.into(),
-            described: Described { name: name.into(), ..Described::default() },
-            subscribable: false,
-            needs_states,
-            read: Arc::new(move |context, states, _| {
-                let read = Arc::clone(&read);
-                Box::pin(async move { read.call(&context, &states)?.await.map(|contents| Vec::from([contents])) })
-            }),
-        }
+        Self::build(uri.into(), name.into(), needs_states, move |context, states, _| {
+            let read = Arc::clone(&read);
+            Answer::Shared(Box::pin(async move { read.call(&context, &states)?.await.map(|contents| Vec::from([contents])) }))
+        })
     }
 
     resource_builders!();
@@ -154,9 +176,9 @@ impl Resource {
         self.described.write("uri", &self.uri)
     }
 
-    pub(crate) fn start(&self, context: Context, states: &States) -> impl Future<Output = Reply> + use<> {
+    pub(crate) fn start(&self, served: Arc<ServedCall>, states: &States) -> Start {
         let uri = ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() };
-        start(&self.read, &self.described, context, self.needs_states.states(states), uri)
+        start(&self.read, &self.described, served, self.needs_states.states(states), uri)
     }
 }
 
@@ -168,19 +190,37 @@ impl ResourceTemplate {
         F: Handler<M, ResourceUri, Fut>,
         Fut: Future<Output = Result<ResourceContents>> + Send + 'static,
     {
-        let template = template.into();
         let (needs_states, read) = (Needs::of(read.needs()), Arc::new(read));
-        Self {
-            parts: parts(&template),
-            template,
-            described: Described { name: name.into(), ..Described::default() },
-            needs_states,
-            completers: Completers::default(),
-            read: Arc::new(move |context, states, uri| {
-                let read = Arc::clone(&read);
+        Self::build(template.into(), name.into(), needs_states, move |context, states, uri| {
+            let read = Arc::clone(&read);
+            Answer::Shared(Box::pin(async move { read.call(&context, &states, uri)?.await.map(|contents| Vec::from([contents])) }))
+        })
+    }
+
+    /// As [`ResourceTemplate::new`], but the future of `read` need not be `Send`; see [`Tool::local`](crate::Tool::local).
+    pub fn local<M, F, Fut>(template: impl Into<String>, name: impl Into<String>, read: F) -> Self
+    where
+        M: 'static,
+        F: Handler<M, ResourceUri, Fut>,
+        Fut: Future<Output = Result<ResourceContents>> + 'static,
+    {
+        let (needs_states, read) = (Needs::of(read.needs()), Arc::new(read));
+        Self::build(template.into(), name.into(), needs_states, move |context, states, uri| {
+            let read = Arc::clone(&read);
+            Answer::Local(Box::new(move || {
                 Box::pin(async move { read.call(&context, &states, uri)?.await.map(|contents| Vec::from([contents])) })
-            }),
-        }
+            }))
+        })
+    }
+
+    fn build(
+        template: String,
+        name: String,
+        needs_states: Needs,
+        read: impl Fn(Context, States, ResourceUri) -> Answer<Vec<ResourceContents>> + Send + Sync + 'static,
+    ) -> Self {
+        let (parts, described) = (parts(&template), Described { name, ..Described::default() });
+        Self { parts, template, described, needs_states, completers: Completers::default(), read: Arc::new(read) }
     }
 
     resource_builders!();
@@ -235,23 +275,16 @@ impl ResourceTemplate {
         match_uri(&self.parts, uri, &mut variables).then(|| ResourceUri { uri: uri.to_owned(), variables })
     }
 
-    pub(crate) fn start(&self, context: Context, states: &States, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
-        start(&self.read, &self.described, context, self.needs_states.states(states), uri)
+    pub(crate) fn start(&self, served: Arc<ServedCall>, states: &States, uri: ResourceUri) -> Start {
+        start(&self.read, &self.described, served, self.needs_states.states(states), uri)
     }
 }
 
-fn start(
-    read: &Arc<Read>,
-    described: &Described,
-    context: Context,
-    states: &States,
-    uri: ResourceUri,
-) -> impl Future<Output = Reply> + use<> {
-    let (read, states) = (Arc::clone(read), states.clone());
-    let mime_type = described.mime_type.clone();
-    async move {
-        let requested = uri.uri.clone();
-        let contents = read(context, states, uri).await.and_then(|mut contents| {
+fn start(read: &Arc<Read>, described: &Described, served: Arc<ServedCall>, states: &States, uri: ResourceUri) -> Start {
+    let (requested, mime_type) = (uri.uri.clone(), described.mime_type.clone());
+    let answer = read(Context::new(Arc::clone(&served)), states.clone(), uri);
+    answer.start(served, move |contents| {
+        let contents = contents.and_then(|mut contents| {
             for one in &mut contents {
                 if one.uri.is_empty() {
                     one.uri.clone_from(&requested);
@@ -263,7 +296,7 @@ fn start(
             Ok(Json::encode(&contents)?)
         });
         contents.map_or_else(ToolError::into_error_reply, Reply::Contents)
-    }
+    })
 }
 
 /// The contents of a resource.

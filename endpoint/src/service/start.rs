@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::handler::States;
 use crate::context::Context;
 use crate::state::ServedCall;
-use engine::{BoxFuture, Task};
+use engine::{BoxFuture, MakeLocal, Task};
 use protocol_core::dialect::Reply;
 use protocol_core::json::Json;
 
@@ -17,6 +17,8 @@ pub(crate) enum Start {
     Task(BoxFuture<'static, ()>),
     /// By a handler that is polled once in place, and becomes a [`Task`] if it is pending.
     Inline(Arc<InPlace>, Context, States, Json),
+    /// By a task whose future stays on one thread.
+    Local(MakeLocal),
     /// By a blocking job.
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
 }

@@ -106,13 +106,15 @@ impl Hints {
 
 /// The handler, in each way in which it is started.
 #[derive(Clone)]
-enum Way {
+pub(super) enum Way {
     Task {
         start: Arc<StartTask>,
         /// Runs the handler of a tool that is marked inline. Most of these handlers end in their first poll, so a task is allocated only
         /// for a handler that is pending after it.
         in_place: Arc<InPlace>,
     },
+    /// The future of the handler stays on one thread.
+    Local(Arc<StartTask>),
     Blocking(Arc<RunBlocking>),
 }
 
@@ -296,7 +298,7 @@ impl Tool {
         Self::build(name, input, output_schema, needs, Way::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
     }
 
-    fn build(name: String, input: Arc<Shape>, output: Option<Json>, needs_states: Needs, handler: Way) -> Self {
+    pub(super) fn build(name: String, input: Arc<Shape>, output: Option<Json>, needs_states: Needs, handler: Way) -> Self {
         let headers = ParamHeaders::of_schema(input.schema()).ok().filter(|headers| !headers.is_empty()).map(Arc::new);
         Self {
             name,
@@ -418,7 +420,7 @@ impl Tool {
     pub(crate) fn run(&self) -> Run {
         match &self.handler {
             Way::Task { in_place, .. } if self.inline => Run::InPlace(Arc::clone(in_place)),
-            Way::Task { start, .. } => Run::Task(Arc::clone(start)),
+            Way::Task { start, .. } | Way::Local(start) => Run::Task(Arc::clone(start)),
             Way::Blocking(run) => Run::Blocking(Arc::clone(run)),
         }
     }
@@ -463,7 +465,7 @@ impl fmt::Debug for Tool {
 }
 
 /// The reply with the typed result of a handler, or with its error.
-fn typed<R: Serialize + 'static>(output: &Output, value: Result<R>) -> Reply {
+pub(super) fn typed<R: Serialize + 'static>(output: &Output, value: Result<R>) -> Reply {
     let output = value.and_then(|value| {
         let not_serializable = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result cannot be sent: {error}")));
         output.to_tool_output(value).map_err(not_serializable)
@@ -472,7 +474,7 @@ fn typed<R: Serialize + 'static>(output: &Output, value: Result<R>) -> Reply {
 }
 
 /// The reply to a call whose arguments are not valid.
-fn invalid(errors: &str) -> Reply {
+pub(super) fn invalid(errors: &str) -> Reply {
     #[derive(Serialize)]
     struct Issue<'a> {
         message: &'a str,

@@ -10,6 +10,7 @@ mod gate;
 mod inputs;
 mod lanes;
 mod lists;
+mod local;
 mod locks;
 mod merge;
 mod progress;

@@ -45,6 +45,7 @@ mod assertions {
         T: Timer + Send + 'static,
     {
         sent("engine::drive", ::engine::drive(machine, engine, transport, timer));
+        sent("engine::LocalTasks::run", ::engine::local_tasks().1.run(drop));
     }
 
     fn endpoint<I, T>(endpoint: Endpoint, transport: I, timer: T)
@@ -53,6 +54,14 @@ mod assertions {
         T: Timer + Send + 'static,
     {
         sent("endpoint::drive", ::endpoint::drive(endpoint, transport, timer));
+    }
+
+    fn local<I, T>(endpoint: Endpoint, transport: I, timer: T)
+    where
+        I: FrameIo<Error: Send> + Send,
+        T: Timer + Send,
+    {
+        sent("endpoint::drive_local", ::endpoint::drive_local(endpoint, transport, timer));
     }
 
     fn handlers(context: &Context, cancellation: &Cancellation, form: Elicit, sample: Sample) {
