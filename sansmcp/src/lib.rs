@@ -102,6 +102,7 @@
 //! | `http-server` | servers over Streamable HTTP as a tower service, for axum and others |
 //! | `http-listen` | `http_listen` of each runtime that is on: such servers by hyper, over HTTP/1.1 and HTTP/2; enables `http-server` |
 //! | `http-client` | clients of Streamable HTTP for each runtime that is on, also over TLS and HTTP/2 |
+//! | `login` | the login of a client (OAuth), as a state machine |
 //! | `tesseron` | apps and gateways of Tesseron, over Unix sockets and WebSockets |
 //! | `validate` | checks arguments against every keyword of their schema but `format`, by the crate `jsonschema` |
 //! | `tracing` | spans and events for any `tracing` subscriber |
@@ -161,6 +162,11 @@ pub use adapter_smol as smol;
 /// The sans-IO core: sessions, the event loop, framing, and the machines of HTTP. It has no clock, socket, task or lock.
 #[doc(inline)]
 pub use protocol_core as session;
+
+/// The login of a client: OAuth without sockets and clocks.
+#[cfg(feature = "login")]
+#[doc(inline)]
+pub use ::auth as login;
 
 /// Claims, gateways and bridges of Tesseron.
 #[cfg(feature = "tesseron")]
