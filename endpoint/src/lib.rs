@@ -108,7 +108,7 @@ pub use extensions::{Extensions, Principal};
 pub use peer::{Call, Canceller, Peer};
 pub use service::{
     Catalog, Completion, CompletionOf, CompletionRequest, Handler, Parameter, Prompt, PromptMessage, PromptOutput, Reader, Refused,
-    Resource, ResourceContents, ResourceTemplate, ResourceUri, Service, State, Tool,
+    Resource, ResourceContents, ResourceTemplate, ResourceUri, Service, State, Tool, UpdateError, Updates,
 };
 pub use state::rounds::{Claim, EffectKey, Lease, MemoryOnceStore, OnceStore, SealKeys, StoreError};
 pub use state::{CallError, CallOutcome, Counters, ListFailed};

@@ -519,7 +519,7 @@ impl Machine for Endpoint {
             true,
             |_, _| None,
             |state, now| {
-                state.send_list_changes(now);
+                state.send_changes(now);
                 state.session.poll_transmit()
             },
         )

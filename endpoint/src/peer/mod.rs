@@ -209,7 +209,8 @@ impl Peer {
         })
     }
 
-    /// Notifies each subscription of the resource `uri` of a change, on Tesseron with the new value. Returns the number of notified
+    /// Notifies each subscription of this session to the resource `uri` of a change, on Tesseron with the new value. For all sessions of a
+    /// service use [`Updates`](crate::Updates). Returns the number of notified
     /// subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the notification to
     /// a subscription of MCP 2026-07-28 waits for room.
     pub fn update(&self, uri: &str, value: &Json) -> usize {

@@ -65,6 +65,22 @@ impl Entries {
     }
 }
 
+impl Entries {
+    /// Returns `true` if peers can subscribe to the resource `uri`.
+    pub(crate) fn is_subscribable(&self, uri: &str) -> bool {
+        match self.resources.get(uri) {
+            Some((resource, _)) => resource.subscribable,
+            None => self.templates.values().any(|(template, _)| template.subscribable && template.matches(uri).is_some()),
+        }
+    }
+
+    /// Returns `true` if peers can subscribe to a resource.
+    pub(crate) fn has_subscribable(&self) -> bool {
+        self.resources.values().any(|(resource, _)| resource.subscribable)
+            || self.templates.values().any(|(template, _)| template.subscribable)
+    }
+}
+
 /// What becomes of an entry of the same name.
 #[derive(Clone, Copy)]
 pub(super) enum Insert {
@@ -164,7 +180,7 @@ impl Catalog {
     }
 
     /// Removes a resource. Returns `false` if there is no resource with that URI. The subscriptions to it remain: subscribers still receive
-    /// the values that are passed to [`Peer::update`](crate::Peer::update).
+    /// the values that are passed to [`Peer::update`](crate::Peer::update), but no further [`Updates`](crate::Updates).
     pub fn remove_resource(&self, uri: &str) -> bool {
         self.remove(ListKind::Resources, uri, |entries| &mut entries.resources)
     }
@@ -322,9 +338,10 @@ impl Catalog {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notifies the peer of `session` of every change from now on, until the guard is dropped.
+    /// Notifies the peer of `session` of every change from now on, until the guard is dropped. `may_have_changed` if the entries may have
+    /// changed since the configuration of the session was made.
     #[must_use]
-    pub(crate) fn watch(&self, session: &Arc<Shared>, audience: Audience) -> WatcherGuard {
+    pub(crate) fn watch(&self, session: &Arc<Shared>, audience: Audience, may_have_changed: bool) -> WatcherGuard {
         let mut sessions = self.sessions();
         let number = sessions.next_number;
         sessions.next_number = number.wrapping_add(1);
@@ -333,7 +350,7 @@ impl Catalog {
         let guard = WatcherGuard { catalog: self.clone(), number };
         // The manifest that an app was configured with may be older than the last change. An MCP client needs nothing here: it requests the
         // lists after the handshake.
-        if matches!(audience, Audience::Gateway { .. }) {
+        if may_have_changed && matches!(audience, Audience::Gateway { .. }) {
             for list in [ListKind::Tools, ListKind::Resources] {
                 self.notify(session, audience, list);
             }
@@ -341,14 +358,27 @@ impl Catalog {
         guard
     }
 
-    fn announce(&self, list: ListKind) {
-        let sessions = self.sessions();
+    /// The sessions that are open, each with the kind of its peer.
+    pub(super) fn watchers(&self) -> Vec<(Arc<Shared>, Audience)> {
         let alive = |watcher: &Watcher| Some((watcher.session.upgrade()?, watcher.audience));
-        let watchers: Vec<_> = sessions.watchers.values().filter_map(alive).collect();
-        drop(sessions);
-        for (session, audience) in watchers {
+        self.sessions().watchers.values().filter_map(alive).collect()
+    }
+
+    fn announce(&self, list: ListKind) {
+        for (session, audience) in self.watchers() {
             self.notify(&session, audience, list);
         }
+    }
+
+    /// Announces a change of `list` that is none of its entries here.
+    pub(super) fn announce_again(&self, list: ListKind) {
+        self.change(|_| ());
+        self.announce(list);
+    }
+
+    /// The states of the service, once it is shared.
+    pub(super) fn states(&self) -> States {
+        self.0.states.get().cloned().unwrap_or_default()
     }
 
     fn notify(&self, session: &Shared, audience: Audience, list: ListKind) {

@@ -10,6 +10,7 @@ mod refused;
 mod resource;
 mod start;
 mod tool;
+mod updates;
 
 pub use catalog::Catalog;
 pub use handler::{Handler, Parameter, Reader, State};
@@ -19,6 +20,7 @@ pub use refused::Refused;
 pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
 pub(crate) use start::Start;
 pub use tool::Tool;
+pub use updates::{UpdateError, Updates};
 
 use core::any::type_name;
 use core::fmt;
@@ -69,6 +71,8 @@ pub struct Service {
     states: States,
     /// `true` if [`Service::catalog`] was called: then the lists may change while sessions run.
     is_changeable: bool,
+    /// `true` if [`Service::updates`] was called: then sessions are notified of changes.
+    has_updates: bool,
     completer: Option<Completer>,
     sealer: Arc<Sealer>,
     version: String,
@@ -99,6 +103,7 @@ impl Service {
             catalog: Catalog::default(),
             states: States::default(),
             is_changeable: false,
+            has_updates: false,
             completer: None,
             sealer: Arc::new(Sealer::default()),
             version: String::new(),
@@ -304,12 +309,16 @@ impl Service {
     ///
     /// # Errors
     /// [`Refused`] if both services have something of the same name, the prefix included, if `other` lacks a state that one of its handlers
-    /// takes, or if it has a [`catalog`](Self::catalog), whose later changes would be lost.
+    /// takes, or if it has a [`catalog`](Self::catalog) or [`updates`](Self::updates), whose later changes would be lost.
     pub fn try_merge(mut self, prefix: &str, other: Self) -> Result<Self, Refused> {
         other.check()?;
         let theirs = other.config.identity.name;
         if other.is_changeable {
             let reason = "it has a catalog, whose changes would be lost: take the catalog of the service that it is merged into";
+            return Err(Refused { kind: "service", name: theirs, reason: reason.into() });
+        }
+        if other.has_updates {
+            let reason = "it has a handle for updates, which would reach nobody: take that of the service that it is merged into";
             return Err(Refused { kind: "service", name: theirs, reason: reason.into() });
         }
         let ours = self.config.identity.name.clone();
@@ -366,6 +375,14 @@ impl Service {
     pub fn catalog(&mut self) -> Catalog {
         self.is_changeable = true;
         self.catalog.clone()
+    }
+
+    /// Returns the handle that notifies the peers of all sessions of changes: of resources that they have subscribed to, and of lists. Call
+    /// this method before the first session begins: only sessions that begin later are notified, and declare that the lists which the
+    /// service has may change (MCP `listChanged`).
+    pub fn updates(&mut self) -> Updates {
+        self.has_updates = true;
+        Updates::new(self.catalog.clone())
     }
 
     /// Sets the handler that completes the arguments of registered prompts and the variables of registered resource templates (MCP
@@ -524,12 +541,12 @@ impl Service {
         let offers = &mut config.capabilities;
         let (entries, may_change) = (self.catalog.entries(), self.is_changeable);
         offers.tools = may_change || !entries.tools.is_empty();
-        offers.tools_list_changed = may_change;
         offers.prompts = may_change || !entries.prompts.is_empty();
-        offers.prompts_list_changed = may_change;
         offers.resources = may_change || !entries.resources.is_empty() || !entries.templates.is_empty();
-        offers.resources_subscribe = may_change || entries.resources.values().any(|(resource, _)| resource.subscribable);
-        offers.resources_list_changed = may_change;
+        offers.resources_subscribe = may_change || entries.has_subscribable();
+        offers.tools_list_changed = may_change || (self.has_updates && offers.tools);
+        offers.prompts_list_changed = may_change || (self.has_updates && offers.prompts);
+        offers.resources_list_changed = may_change || (self.has_updates && offers.resources);
         offers.completions = self.completes(&entries);
         config.custom_methods.extend(self.methods.keys().cloned());
         config.custom_notifications.extend(self.notifications.keys().cloned());
@@ -581,15 +598,15 @@ impl Service {
         config
     }
 
-    /// Adds `session` to the sessions whose peers are notified when the catalog changes, until the guard is dropped. `None` if the catalog
-    /// cannot change.
+    /// Adds `session` to the sessions whose peers are notified of changes, until the guard is dropped. `None` if there is no handle that
+    /// notifies them.
     pub(crate) fn watch(&self, session: &Arc<Shared>) -> Option<WatcherGuard> {
-        self.is_changeable.then(|| {
+        (self.is_changeable || self.has_updates).then(|| {
             let audience = session.with_state(|state| match state.session.config().protocol {
                 Protocol::Tesseron(_) => Audience::Gateway { timeout: self.config.timeouts.serve },
                 _ => Audience::Client,
             });
-            self.catalog.watch(session, audience)
+            self.catalog.watch(session, audience, self.is_changeable)
         })
     }
 
@@ -666,7 +683,7 @@ impl Service {
 
     fn subscribe(&self, served: &Arc<ServedCall>, request: &Subscribe) -> Result<Start, RpcError> {
         let uri = request.uri();
-        if !self.catalog.entries().resources.get(&*uri).is_some_and(|(resource, _)| resource.subscribable) {
+        if !self.catalog.entries().is_subscribable(&uri) {
             return Ok(unknown(&uri));
         }
         let subscription = request.subscription().map(|name| Text::from(&*name));
@@ -676,11 +693,13 @@ impl Service {
     /// Opens a subscription. It ends when its caller cancels it or the session ends. Kinds of changes that the service does not announce
     /// are left out; if no kind is left, the subscription ends at once, since it could never send anything.
     fn listen(&self, served: &Arc<ServedCall>, wanted: &SubscriptionFilter) -> Start {
-        let entries = self.catalog.entries();
-        let is_subscribable = |uri: &&Text| entries.resources.get(uri.as_str()).is_some_and(|(resource, _)| resource.subscribable);
+        let config = self.shared_config();
+        let offers = &config.capabilities;
         let mut offered = SubscriptionFilter::default();
-        (offered.tools, offered.prompts, offered.resources) = (self.is_changeable, self.is_changeable, self.is_changeable);
-        offered.uris = wanted.uris.iter().filter(is_subscribable).cloned().collect();
+        (offered.tools, offered.prompts, offered.resources) =
+            (offers.tools_list_changed, offers.prompts_list_changed, offers.resources_list_changed);
+        let entries = self.catalog.entries();
+        offered.uris = wanted.uris.iter().filter(|uri| entries.is_subscribable(uri)).cloned().collect();
         drop(entries);
         served.accept_subscription(&offered);
         if wanted.and(&offered).is_empty() {

@@ -47,6 +47,7 @@ pub struct ResourceTemplate {
     pub(crate) template: String,
     parts: Vec<Part>,
     described: Described,
+    pub(crate) subscribable: bool,
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
     pub(crate) completers: Completers,
@@ -164,8 +165,8 @@ impl Resource {
 
     resource_builders!();
 
-    /// Lets peers subscribe to the resource. Each [`Peer::update`](crate::Peer::update) notifies the subscribers of its session; on
-    /// Tesseron they also receive the new value.
+    /// Lets peers subscribe to the resource. [`Updates::resource`](crate::Updates::resource) notifies the subscribers of all sessions,
+    /// and [`Peer::update`](crate::Peer::update) those of one; on Tesseron they also receive the new value.
     #[must_use]
     pub fn subscribable(mut self) -> Self {
         self.subscribable = true;
@@ -177,8 +178,22 @@ impl Resource {
     }
 
     pub(crate) fn start(&self, served: Arc<ServedCall>, states: &States) -> Start {
-        let uri = ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() };
-        start(&self.read, &self.described, served, self.needs_states.states(states), uri)
+        start(&self.read, &self.described, served, self.needs_states.states(states), self.whole_uri())
+    }
+
+    /// Calls the handler for no request of a peer. Returns the answer, and the conversion of its value into a reply.
+    pub(crate) fn read(
+        &self,
+        context: Context,
+        states: &States,
+    ) -> (Answer<Vec<ResourceContents>>, impl FnOnce(Result<Vec<ResourceContents>>) -> Reply + Send + use<>) {
+        let uri = self.whole_uri();
+        let into_reply = into_reply(&self.described, &uri);
+        ((self.read)(context, self.needs_states.states(states).clone(), uri), into_reply)
+    }
+
+    fn whole_uri(&self) -> ResourceUri {
+        ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() }
     }
 }
 
@@ -220,7 +235,8 @@ impl ResourceTemplate {
         read: impl Fn(Context, States, ResourceUri) -> Answer<Vec<ResourceContents>> + Send + Sync + 'static,
     ) -> Self {
         let (parts, described) = (parts(&template), Described { name, ..Described::default() });
-        Self { parts, template, described, needs_states, completers: Completers::default(), read: Arc::new(read) }
+        let completers = Completers::default();
+        Self { parts, template, described, subscribable: false, needs_states, completers, read: Arc::new(read) }
     }
 
     resource_builders!();
@@ -265,6 +281,13 @@ impl ResourceTemplate {
         )
     }
 
+    /// Lets peers subscribe to each resource that matches the template, on MCP. See [`Resource::subscribable`].
+    #[must_use]
+    pub fn subscribable(mut self) -> Self {
+        self.subscribable = true;
+        self
+    }
+
     pub(crate) fn describe(&self) -> Json {
         self.described.write("uriTemplate", &self.template)
     }
@@ -281,9 +304,14 @@ impl ResourceTemplate {
 }
 
 fn start(read: &Arc<Read>, described: &Described, served: Arc<ServedCall>, states: &States, uri: ResourceUri) -> Start {
+    let into_reply = into_reply(described, &uri);
+    read(Context::new(Arc::clone(&served)), states.clone(), uri).start(served, into_reply)
+}
+
+/// The conversion of what a handler read at `uri` into the reply.
+fn into_reply(described: &Described, uri: &ResourceUri) -> impl FnOnce(Result<Vec<ResourceContents>>) -> Reply + Send + use<> {
     let (requested, mime_type) = (uri.uri.clone(), described.mime_type.clone());
-    let answer = read(Context::new(Arc::clone(&served)), states.clone(), uri);
-    answer.start(served, move |contents| {
+    move |contents| {
         let contents = contents.and_then(|mut contents| {
             for one in &mut contents {
                 if one.uri.is_empty() {
@@ -296,7 +324,7 @@ fn start(read: &Arc<Read>, described: &Described, served: Arc<ServedCall>, state
             Ok(Json::encode(&contents)?)
         });
         contents.map_or_else(ToolError::into_error_reply, Reply::Contents)
-    })
+    }
 }
 
 /// The contents of a resource.

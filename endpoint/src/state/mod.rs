@@ -10,6 +10,7 @@ mod counters;
 pub(crate) mod diagnose;
 mod input_request;
 mod list_changes;
+mod resource_updates;
 pub(crate) mod rounds;
 mod served_call;
 mod served_call_slot;

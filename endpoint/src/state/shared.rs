@@ -11,13 +11,14 @@ use super::alarms::Alarms;
 use super::call_slot::CallSlot;
 use super::counters::Counters;
 use super::list_changes::ListChanges;
+use super::resource_updates::ResourceUpdates;
 use super::rounds::{InRounds, OnceStore, RoundSetup};
 use super::served_call_slot::ServedCallSlot;
 use super::span::Span;
 use super::subscriptions::Subscriptions;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, DriverSlot, Engine, Guarded, SendsEarly, VerbEffects, Waiters};
-use protocol_core::dialect::{Caller, PeerInfo};
+use protocol_core::dialect::{Caller, Notification, PeerInfo};
 use protocol_core::drive::TurnOutcome;
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
@@ -50,6 +51,7 @@ pub(crate) struct State {
     pub(crate) input_requests: Table<InputKey, Arc<ServedInput>>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) list_changes: ListChanges,
+    pub(crate) resource_updates: ResourceUpdates,
     pub(crate) alarms: Alarms,
     /// The session is ready, in the sense of [`Peer::ready`](crate::Peer::ready).
     pub(crate) ready: bool,
@@ -96,7 +98,7 @@ impl SendsEarly for State {
     type Event = CloseReason;
 
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<CloseReason>, bool) {
-        let waits_for_room = self.send_list_changes(now);
+        let waits_for_room = self.send_changes(now);
         let has_output = room.is_none_or(|room| self.session.poll_transmits(room)) || waits_for_room;
         let until = self.arm();
         let wants_input = self.session.wants_input(Lane::CHANNEL);
@@ -122,6 +124,7 @@ impl State {
             input_requests: Table::new(),
             subscriptions: Subscriptions::default(),
             list_changes: ListChanges::default(),
+            resource_updates: ResourceUpdates::default(),
             alarms: Alarms::default(),
             ready: false,
             on_change: Waiters::default(),
@@ -133,9 +136,15 @@ impl State {
         }
     }
 
-    /// Sends the notifications of changed lists. Returns `true` if one has to wait for room in the queue.
-    pub(crate) fn send_list_changes(&mut self, now: Instant) -> bool {
-        self.list_changes.send(&mut self.session, now)
+    /// Sends the notifications of changed lists and resources. Returns `true` if one has to wait for room in the queue.
+    pub(crate) fn send_changes(&mut self, now: Instant) -> bool {
+        let list_waits = self.list_changes.send(&mut self.session, now);
+        self.resource_updates.send(&mut self.session, &self.subscriptions, now) || list_waits
+    }
+
+    /// Returns `true` if the peer has subscribed to the resource `uri`.
+    pub(crate) fn is_subscribed(&self, uri: &Text) -> bool {
+        self.subscriptions.includes(uri) || self.session.has_subscription(&Notification::ResourceUpdated { uri: uri.clone() })
     }
 
     /// The values that the transport attached to the frame of an inbound call.
@@ -146,9 +155,9 @@ impl State {
         }
     }
 
-    /// The earliest deadline of the session and of the alarms.
+    /// The earliest deadline of the session, of the alarms and of updates of resources.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        earlier(self.session.poll_timeout(), self.alarms.earliest())
+        earlier(self.session.poll_timeout(), earlier(self.alarms.earliest(), self.resource_updates.deadline()))
     }
 
     /// The deadline that the driver has to wait for; `None` once the endpoint is over.

@@ -51,6 +51,11 @@ impl Subscriptions {
         self.0.retain(|name, subscription| !is_meant(name, &subscription.uri));
     }
 
+    /// Returns `true` if there is a subscription to `uri`.
+    pub(crate) fn includes(&self, uri: &str) -> bool {
+        self.0.values().any(|subscription| subscription.uri.as_str() == uri)
+    }
+
     /// The subscriptions to `uri`, as pairs of name and URI.
     pub(crate) fn to(&self, uri: &str) -> Vec<(Text, Text)> {
         let to = self.0.iter().filter(|(_, subscription)| subscription.uri.as_str() == uri);

@@ -23,6 +23,7 @@ mod subscriptions;
 mod threads;
 mod tools;
 mod turns;
+mod updates;
 
 use core::time::Duration;
 

@@ -26,6 +26,13 @@ impl Caller {
         Self { peer, is_stateless, log_level, meta }
     }
 
+    /// The peer as the caller of nothing: for a handler that runs without a request, such as the reader of a resource whose new value is
+    /// pushed to the peer.
+    #[must_use]
+    pub fn without_request(peer: PeerInfo) -> Self {
+        Self::new(Arc::new(peer), false, None, None)
+    }
+
     /// The identity, the revision and the capabilities of the caller.
     #[must_use]
     pub fn peer(&self) -> &PeerInfo {

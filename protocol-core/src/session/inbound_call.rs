@@ -345,6 +345,12 @@ impl InboundCall {
         self.listener().is_some_and(|listener| listener.publish(notification))
     }
 
+    /// Returns `true` if the call is an accepted subscription that includes the notification.
+    pub(super) fn wants(&self, notification: &Notification) -> bool {
+        let listener = self.callee_progress.as_ref().and_then(|progress| progress.listener.as_ref());
+        listener.is_some_and(|listener| listener.wants(notification))
+    }
+
     /// Returns `true` if a notification waits to be sent.
     pub(super) fn has_notifications(&self) -> bool {
         self.callee_progress.as_ref().and_then(|progress| progress.listener.as_ref()).is_some_and(|listener| listener.has_waiting())

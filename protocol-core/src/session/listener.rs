@@ -52,6 +52,11 @@ impl Listener {
         wants
     }
 
+    /// Returns `true` if the subscription was accepted and includes the notification.
+    pub(super) fn wants(&self, notification: &Notification) -> bool {
+        matches!(self.state, State::Listening { .. }) && self.filter.wants(notification)
+    }
+
     /// Takes the oldest notification that waits.
     pub(super) fn take(&mut self) -> Option<Notification> {
         let State::Listening { waiting } = &mut self.state else { return None };

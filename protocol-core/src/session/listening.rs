@@ -40,6 +40,12 @@ impl Session {
         self.tidy();
         reached
     }
+
+    /// Returns `true` if at least one accepted subscription includes the notification, so that [`publish`](Self::publish) would send it.
+    #[must_use]
+    pub fn has_subscription(&self, notification: &Notification) -> bool {
+        self.inbound_calls.iter().any(|(_, inbound)| inbound.is_active() && inbound.wants(notification))
+    }
 }
 
 impl Session {

@@ -1,11 +1,22 @@
-//! The actions and resources in the hello of an app, converted from descriptions of tools and resources in the form of MCP.
+//! The actions and resources in the hello of an app, and the values of resources, converted from the form of MCP.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::write::write_value;
 use crate::json::Json;
 use crate::json::read::{for_each_key, for_each_member, member};
 use crate::json::write::{Object, push_json};
+
+/// The value of a resource with these `contents`, an array in the form of MCP. If the only element has text, the value is the text: as JSON
+/// if its MIME type is `application/json` and it is valid JSON, otherwise as a string. If the only element has no text, the value is that
+/// element. Otherwise the value is the array.
+#[must_use]
+pub fn value(contents: &Json) -> Json {
+    let mut out = Vec::new();
+    write_value(&mut out, contents);
+    Json::written(out)
+}
 
 /// Converts an MCP tool into an action (`{name, description, inputSchema, ..}`). `timeout` is the longest time that a call of the action
 /// may take.

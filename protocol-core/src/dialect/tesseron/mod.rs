@@ -10,7 +10,7 @@ mod read;
 mod rules;
 mod write;
 
-pub use manifest::{action, resource};
+pub use manifest::{action, resource, value};
 
 use alloc::boxed::Box;
 use alloc::string::String;

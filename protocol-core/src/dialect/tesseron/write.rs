@@ -410,7 +410,7 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
 /// Writes the value of a resource from `contents`, an array in the form of MCP. If the only element has text, the value is the text: as
 /// JSON if its MIME type is `application/json` and it is valid JSON, otherwise as a string. If the only element has no text, the value is
 /// that element. Otherwise the value is the array.
-fn write_value(out: &mut Vec<u8>, contents: &Json) {
+pub(super) fn write_value(out: &mut Vec<u8>, contents: &Json) {
     let all = elements(contents.as_bytes());
     let &[one] = &*all else { return push_json(out, contents.as_bytes()) };
     let text = member(one, "text");
