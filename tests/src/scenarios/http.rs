@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use endpoint::{Context, Service, Tool, ToolError};
+use endpoint::{Context, Resource, ResourceContents, Service, Tool, ToolError};
 use http_service::{ConnectionLimits, HttpListener, HttpServerConfig, HttpService};
 use protocol_core::Progress;
 use tokio::sync::Semaphore;
@@ -23,6 +23,7 @@ crate::harness::rows! { $ each_http_row ():
     a_client_that_closes_during_the_stream_cancels_its_request
     a_client_that_closes_its_writing_half_gets_the_response
     a_client_with_a_session_resumes_its_stream_after_a_disconnect
+    an_update_of_a_resource_reaches_a_session_and_a_subscription_without_one
     other_hosts_and_origins_are_refused
     a_body_that_is_cut_has_no_effect
     a_request_with_two_lengths_or_an_invalid_one_is_refused
@@ -474,6 +475,45 @@ async fn a_client_with_a_session_resumes_its_stream_after_a_disconnect<A: Adapte
         assert_eq!(client.head().status, 200);
         let rest = client.chunks_until("done");
         assert!(rest.contains("notifications/progress"), "{rest}");
+    })
+    .await;
+}
+
+async fn an_update_of_a_resource_reaches_a_session_and_a_subscription_without_one<A: Adapter>(stage: Stage<A>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let (service, seen) = service(&gate);
+    let clock = Resource::new("clock:", "clock", async || Ok(ResourceContents::text("noon")));
+    let mut service = service.resource(clock.subscribable());
+    let updates = service.updates();
+    let service = HttpService::with_config(Arc::new(service), stage.adapter.timed_runtime(), HttpServerConfig::default());
+    let limits = ConnectionLimits::default();
+    let listener = stage.adapter.http_listen("127.0.0.1:0".into(), service.clone(), limits).await.expect("a listener");
+    play_client(stage, Server { service, listener, seen, gate }, move |server| {
+        let mut client = server.connect();
+        let id = client.open();
+        let subscribe = r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"clock:"}}"#;
+        let (head, body) = client.ask("POST", &[("Mcp-Session-Id", &id)], subscribe);
+        assert_eq!(head.status, 200, "{body}");
+        let mut of_session = server.connect();
+        of_session.request("GET", &[("Mcp-Session-Id", &id)], "");
+        assert_eq!(of_session.head().status, 200);
+        let mut without = server.connect();
+        let fields = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
+        let prefix = "io.modelcontextprotocol";
+        let meta = format!(r#"{{"{prefix}/protocolVersion":"2026-07-28","{prefix}/clientCapabilities":{{}}}}"#);
+        let wanted = r#"{"resourceSubscriptions":["clock:"]}"#;
+        let params = format!(r#"{{"notifications":{wanted},"_meta":{meta}}}"#);
+        without.request(
+            "POST",
+            &fields,
+            &format!(r#"{{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{params}}}"#),
+        );
+        assert_eq!(without.head().status, 200);
+        without.chunks_until("acknowledged");
+        assert_eq!(updates.resource("clock:"), Ok(2));
+        of_session.chunks_until("notifications/resources/updated");
+        let update = without.chunks_until("notifications/resources/updated");
+        assert!(update.contains(r#"subscriptionId":7"#), "{update}");
     })
     .await;
 }
