@@ -21,7 +21,7 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
-//! | `std` | on | turns on `std` in the dependencies; the machine is the same without it |
+//! | `std` | on | stores of tokens: in memory, and on Unix in files with a lock between processes; the machine is the same without it |
 //!
 //! Nothing from the wire makes this crate panic, and nothing secret is in its `Debug`, its errors or its notices.
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
@@ -45,6 +45,8 @@ mod answer;
 mod challenge;
 mod config;
 mod document;
+#[cfg(all(feature = "std", unix))]
+mod file_store;
 mod jwt;
 mod login;
 mod metadata;
@@ -53,12 +55,16 @@ mod phase;
 mod record;
 mod scope;
 mod secret;
+#[cfg(feature = "std")]
+mod store;
 #[cfg(test)]
 mod tests;
 
 pub use address::Reach;
 pub use answer::Refusal;
 pub use config::{GivenClient, Grant, LoginConfig};
+#[cfg(all(feature = "std", unix))]
+pub use file_store::FileStore;
 pub use jwt::{SignFailed, Signer};
 pub use login::{Login, RandomSource};
 pub use output::{
@@ -66,3 +72,5 @@ pub use output::{
 };
 pub use record::{AuthMethod, Registration, Tokens};
 pub use secret::Secret;
+#[cfg(feature = "std")]
+pub use store::{Keeper, LOCK_TIMEOUT, MemoryStore, StoreError, StoreKey, StoreLock, TokenStore};
