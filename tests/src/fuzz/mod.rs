@@ -12,6 +12,7 @@ mod http_client;
 mod http_server;
 mod judge;
 mod lines;
+mod login;
 mod pair;
 mod session;
 mod sse;
@@ -23,6 +24,7 @@ pub use headers::headers;
 pub use http_client::http_client;
 pub use http_server::http_server;
 pub use lines::lines;
+pub use login::login;
 pub use pair::pair;
 pub use session::session;
 pub use sse::sse;
@@ -31,7 +33,7 @@ pub use sse::sse;
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its corpus.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("bridge", bridge),
     ("endpoint", endpoint),
     ("envelope", envelope),
@@ -39,6 +41,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("http_client", http_client),
     ("http_server", http_server),
     ("lines", lines),
+    ("login", login),
     ("pair", pair),
     ("session", session),
     ("sse", sse),

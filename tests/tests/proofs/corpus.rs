@@ -53,6 +53,11 @@ fn the_stored_cases_of_lines_pass() {
 }
 
 #[test]
+fn the_stored_cases_of_login_pass() {
+    assert_eq!(failures("login"), [""; 0]);
+}
+
+#[test]
 fn the_stored_cases_of_session_pass() {
     assert_eq!(failures("session"), [""; 0]);
 }
