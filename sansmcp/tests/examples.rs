@@ -133,6 +133,18 @@ async fn a_layer_of_axum_knows_the_caller_and_refuses_others() {
     assert!(connect("Bearer a-guess").peer().list_tools().await.is_err());
 }
 
+/// `tests/against` compares what it prints with a client and a server of another SDK.
+#[test]
+fn a_client_calls_all_that_a_notebook_offers_over_pipes_and_over_http() {
+    let server = Listening::start("notebook_server");
+    for (address, author) in [(program("notebook_server"), "somebody"), (server.address.clone().into(), "Alice")] {
+        let said = run("notebook_client", Some(address), "");
+        assert_eq!(said.lines().count(), 12, "{said}");
+        assert!(said.starts_with(&format!("{author} wrote shop\n")) && said.contains("the call was cancelled"), "{said}");
+        assert!(said.ends_with(&format!("\"buy bread\"\n{author} wrote late\n")), "{said}");
+    }
+}
+
 #[test]
 fn a_loop_of_its_own_serves_without_a_runtime() {
     let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet"}}"#;

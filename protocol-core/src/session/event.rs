@@ -251,6 +251,9 @@ pub enum CloseReason {
     Overload,
 }
 
+/// So that `?` converts it where a session that has closed is a failure.
+impl core::error::Error for CloseReason {}
+
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
