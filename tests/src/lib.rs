@@ -42,6 +42,8 @@ mod pages {
     mod no_std {}
     #[doc = include_str!("../../docs/guides/own-loop.md")]
     mod own_loop {}
+    #[doc = include_str!("../../docs/guides/own-runtime.md")]
+    mod own_runtime {}
     #[doc = include_str!("../../docs/guides/smol.md")]
     mod smol {}
     #[doc = include_str!("../../docs/guides/testing.md")]
