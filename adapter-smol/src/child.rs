@@ -18,6 +18,7 @@ pub trait ChildCommand {
 
 /// The program is started in a process group of its own. Its standard error is inherited.
 impl ChildCommand for std::process::Command {
+    #[cfg_attr(not(unix), allow(unused_mut, reason = "only Unix has process groups"))]
     fn into_command(mut self) -> Command {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut self, 0);

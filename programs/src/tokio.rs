@@ -1,8 +1,11 @@
 //! tokio as an [`Adapter`].
-use std::future::{Future, pending, poll_fn};
+#[cfg(any(unix, windows))]
+use std::future::poll_fn;
+use std::future::{Future, pending};
 use std::io::{self, Read, Write};
 use std::process::Command;
 use std::sync::Arc;
+#[cfg(any(unix, windows))]
 use std::task::Poll;
 use std::time::Duration;
 
@@ -201,7 +204,26 @@ impl Signals for Tokio {
             })
             .await;
         }
-        #[cfg(not(unix))]
+        // What a console sends when a user closes it, logs off or shuts down, and what a parent sends to a group.
+        #[cfg(windows)]
+        {
+            use ::tokio::signal::windows::{ctrl_break, ctrl_close, ctrl_logoff, ctrl_shutdown};
+            let (Ok(mut breaks), Ok(mut closes), Ok(mut logoffs), Ok(mut shutdowns)) =
+                (ctrl_break(), ctrl_close(), ctrl_logoff(), ctrl_shutdown())
+            else {
+                // This system cannot report the events.
+                return pending().await;
+            };
+            poll_fn(|task| {
+                let is_over = breaks.poll_recv(task).is_ready()
+                    || closes.poll_recv(task).is_ready()
+                    || logoffs.poll_recv(task).is_ready()
+                    || shutdowns.poll_recv(task).is_ready();
+                if is_over { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+        #[cfg(not(any(unix, windows)))]
         pending::<()>().await;
     }
 }

@@ -36,6 +36,7 @@ pub async fn dial<S: Sockets>(
         Failed::Io(source) => TransportError::Connect { address, source }.into(),
         #[cfg(feature = "websocket")]
         Failed::Refused(status, refused) => TesseronError::Refused { address, status, refused },
+        #[cfg(unix)]
         Failed::Unbound(source) => TesseronError::Unbound { address, source },
     })
 }

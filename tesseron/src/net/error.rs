@@ -109,7 +109,8 @@ pub(super) enum Failed {
     /// The app refused the upgrade with this HTTP status, and with this reason, if the text of the answer is a known one.
     #[cfg(feature = "websocket")]
     Refused(u16, Option<BindRefused>),
-    /// The bind failed.
+    /// The bind failed, which only a Unix socket has.
+    #[cfg(unix)]
     Unbound(DialFailed),
 }
 

@@ -202,8 +202,8 @@ fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns `true` if `path` still leads to the open `file`. Compares inode numbers, which are not reused while a file is open; on systems
-/// other than Unix, only checks that `path` exists.
+/// Returns `true` if `path` still leads to the open `file`. Compares inode numbers, or on Windows file ids, which are not reused while a
+/// file is open; on other systems, only checks that `path` exists.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -212,7 +212,12 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
         let found = fs::symlink_metadata(path).map(number);
         file.metadata().map(number).is_ok_and(|ours| found.is_ok_and(|found| found == ours))
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
+    {
+        let ours = file.try_clone().and_then(same_file::Handle::from_file);
+        ours.is_ok_and(|ours| same_file::Handle::from_path(path).is_ok_and(|found| found == ours))
+    }
+    #[cfg(not(any(unix, windows)))]
     {
         file.metadata().is_ok() && path.exists()
     }
