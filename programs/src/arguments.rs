@@ -571,7 +571,7 @@ fn stream_server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsStri
     let mut command = command.into_iter();
     let child = match command.next() {
         Some(program) => {
-            let mut child = Command::new(program);
+            let mut child = Command::new(located(program));
             child.args(command);
             child
         }
@@ -584,6 +584,16 @@ fn stream_server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsStri
         }
     };
     Ok(StreamServer::Child(child))
+}
+
+/// The program that the system should start for this name. On Windows it is looked up in `PATH` with each extension of `PATHEXT`, since
+/// the standard library tries `.exe` alone. A name that is not found stays as it is, for the error to name it.
+fn located(program: OsString) -> OsString {
+    #[cfg(windows)]
+    if let Ok(path) = which::which(&program) {
+        return path.into();
+    }
+    program
 }
 
 /// A copy of the command, so that its program can be started more than once.
