@@ -1,5 +1,6 @@
 //! Tokens in files that only this user can read.
 
+use core::time::Duration;
 use std::format;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -7,7 +8,6 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::string::String;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use std::vec::Vec;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};

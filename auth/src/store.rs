@@ -1,11 +1,11 @@
 //! Stores of tokens.
 
+use core::time::Duration;
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::string::String;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
