@@ -143,9 +143,9 @@ pub use protocol_core::{
     Content, DepthInference, DepthPolicy, Elicit, ElicitResult, ExchangeId, Gone, Icon, IconTheme, Identity, InputFailed,
     InputRequest, InputResponse, Instant, Invalid, Invoke, InvokeError, Json, JsonError, Level, Limits, LogRecord, MemberFault,
     NoDefault, NotFound, NotLive, Notification, Op, OpenUrl, OpenUrlResult, Outcome, PartialResult, PeerInfo, PendingInput,
-    Progress, ProgressError, ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Reported, ResourceInfo,
-    ResourceTemplateInfo, RpcError, Sample, SampleResult, SendError, ServeOptions, Stats, SubscriptionFilter, Text, TimeoutKind,
-    Timeouts, ToolInfo, ToolOutput, ToolResult, Violation, mcp,
+    Progress, ProgressError, ProgressPolicy, PromptArgument, PromptInfo, PromptResult, PromptResultMessage, Protocol, RateWindow,
+    Reported, ResourceInfo, ResourceTemplateInfo, RpcError, Sample, SampleResult, SendError, ServeOptions, Stats,
+    SubscriptionFilter, Text, TimeoutKind, Timeouts, ToolInfo, ToolOutput, ToolResult, Violation, mcp,
 };
 pub use {schemars, serde, serde_json};
 

@@ -15,15 +15,16 @@ use std::string::{String, ToString as _};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
+use crate::service::ResourceContents;
 use crate::state::{CallError, CallSlot, Counters, ListFailed, Shared, Span, State};
 use engine::VerbEffects;
 use protocol_core::dialect::mcp::Era;
 use protocol_core::dialect::{
-    Capabilities, Identity, Level, LogRecord, Notification, Page, PeerInfo, PromptInfo, ResourceInfo, ResourceTemplateInfo,
-    ToolInfo,
+    Capabilities, Completion, CompletionRequest, Identity, Level, LogRecord, Notification, Page, PeerInfo, PromptInfo,
+    PromptResult, ResourceInfo, ResourceTemplateInfo, ToolInfo,
 };
 use protocol_core::error::RpcError;
 use protocol_core::json::write::write_value;
@@ -336,6 +337,62 @@ impl Peer {
     /// As for [`Peer::call`].
     pub fn get_prompt(&self, name: &str, arguments: &BTreeMap<String, String>) -> Result<Call, InvokeError> {
         self.call(get_prompt(name, arguments))
+    }
+
+    /// Gets a prompt, and reads its result.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the request is cancelled.
+    ///
+    /// # Errors
+    /// [`CallError`] if the peer answers with an error, or not at all; [`CallError::Unreadable`] if the result has no list of messages.
+    pub async fn prompt(&self, name: &str, arguments: &BTreeMap<String, String>) -> Result<PromptResult, CallError> {
+        let result = self.get_prompt(name, arguments)?.await.result()?;
+        PromptResult::read(&result).ok_or_else(|| CallError::Unreadable("the prompt has no list of messages".into()))
+    }
+
+    /// Reads a resource of an MCP server: its contents, usually one.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the request is cancelled.
+    ///
+    /// # Errors
+    /// [`CallError`] if the peer answers with an error, or not at all; [`CallError::Unreadable`] if the result has no contents of text or
+    /// bytes.
+    pub async fn resource(&self, uri: &str) -> Result<Vec<ResourceContents>, CallError> {
+        #[derive(Deserialize)]
+        struct Read {
+            contents: Vec<ResourceContents>,
+        }
+        let result = self.read_resource(uri)?.await.result()?;
+        result.decode::<Read>().map(|read| read.contents).map_err(|why| CallError::Unreadable(why.to_string()))
+    }
+
+    /// Asks for the values that an argument of a prompt, or a variable of a resource template, may have (MCP `completion/complete`).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the request is cancelled, which has no effect at either end.
+    ///
+    /// # Errors
+    /// [`CallError`] if the peer answers with an error, or not at all; [`CallError::Unreadable`] if the result has no values.
+    pub async fn complete(&self, request: CompletionRequest) -> Result<Completion, CallError> {
+        #[derive(Deserialize)]
+        struct Completed {
+            completion: Values,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Values {
+            values: Vec<String>,
+            total: Option<u64>,
+            has_more: Option<bool>,
+        }
+        let result = self.call(Invoke::complete(request))?.await.result()?;
+        let Completed { completion: read } = result.decode().map_err(|why: JsonError| CallError::Unreadable(why.to_string()))?;
+        let mut completion = Completion::all(read.values);
+        completion.total = read.total;
+        completion.has_more = read.has_more.unwrap_or_default();
+        Ok(completion)
     }
 
     /// Starts to read a resource (MCP `resources/read`). Its result is an object with `contents`.

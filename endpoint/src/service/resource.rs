@@ -6,7 +6,7 @@ use std::borrow::ToOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::about::{About, about_builders};
 use super::completion::Completers;
@@ -328,7 +328,7 @@ fn into_reply(described: &Described, uri: &ResourceUri) -> impl FnOnce(Result<Ve
 }
 
 /// The contents of a resource.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceContents {
     uri: String,
@@ -338,7 +338,7 @@ pub struct ResourceContents {
     body: Body,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Body {
     Text(String),
@@ -356,6 +356,36 @@ impl ResourceContents {
     #[must_use]
     pub fn blob(bytes: &[u8]) -> Self {
         Self { uri: String::new(), mime_type: None, body: Body::Blob(base64(bytes)) }
+    }
+
+    /// The URI; empty if it was not set.
+    #[must_use]
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// The MIME type, if there is one.
+    #[must_use]
+    pub fn mime_type(&self) -> Option<&str> {
+        self.mime_type.as_deref()
+    }
+
+    /// The text; `None` if the contents are bytes.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.body {
+            Body::Text(text) => Some(text),
+            Body::Blob(_) => None,
+        }
+    }
+
+    /// The bytes in base64, as they are sent; `None` if the contents are text.
+    #[must_use]
+    pub fn as_base64(&self) -> Option<&str> {
+        match &self.body {
+            Body::Text(_) => None,
+            Body::Blob(base64) => Some(base64),
+        }
     }
 
     /// Sets the MIME type. Default: that of the resource.

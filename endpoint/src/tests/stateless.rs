@@ -136,6 +136,36 @@ fn the_methods_of_a_client_call_and_subscribe_in_the_same_way_in_either_era() {
 }
 
 #[test]
+fn the_typed_requests_of_a_client_read_the_same_in_either_era() {
+    let greeting = Prompt::new("greet", async |_: Context, arguments: std::collections::BTreeMap<String, String>| {
+        Ok(PromptOutput::new([crate::PromptMessage::user(format!("hello {}", arguments["name"]))]))
+    });
+    let picture = Resource::new("picture:", "picture", async || Ok(ResourceContents::blob(b"abc"))).mime_type("image/png");
+    let values = async |_: Context, asked: crate::CompletionRequest| Ok(Completion::all([asked.value, "b".into()]).with_total(7));
+    let of_prompt = || crate::CompletionOf::Prompt("greet".into());
+    for era in [Era::Modern, Era::Legacy] {
+        let service = service().prompt(greeting.clone()).resource(picture.clone()).completion(values);
+        let executor = Executor::new();
+        let server = Endpoint::server(Arc::new(service), executor.runtime());
+        let mut config = Config::mcp_client(Identity::new("c", "1"));
+        config.era = era;
+        let client = Endpoint::client(Arc::new(()), config, executor.runtime());
+        let peer = client.peer();
+        connect(&executor, server, client);
+        let arguments = [("name".to_owned(), "you".to_owned())].into();
+        let prompt = executor.block_on(peer.prompt("greet", &arguments)).unwrap().unwrap();
+        assert_eq!(prompt.messages[0].content.iter().next().and_then(|block| block.as_text()).as_deref(), Some("hello you"));
+        let text = executor.block_on(peer.resource("clock:")).unwrap().unwrap();
+        assert_eq!((text.len(), text[0].uri(), text[0].as_text(), text[0].as_base64()), (1, "clock:", Some("12"), None));
+        let bytes = executor.block_on(peer.resource("picture:")).unwrap().unwrap();
+        assert_eq!((bytes[0].mime_type(), bytes[0].as_text(), bytes[0].as_base64()), (Some("image/png"), None, Some("YWJj")));
+        let asked = crate::CompletionRequest::new(of_prompt(), "name", "a");
+        let completion = executor.block_on(peer.complete(asked)).unwrap();
+        assert_eq!(completion, Ok(Completion::all(["a", "b"]).with_total(7)), "{era:?}");
+    }
+}
+
+#[test]
 fn a_handler_gets_the_trace_context_of_its_request() {
     let found = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&found);

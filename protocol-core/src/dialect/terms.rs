@@ -71,6 +71,36 @@ pub struct Capabilities {
     pub logging: bool,
 }
 
+impl Capabilities {
+    /// These capabilities, and sampling.
+    #[must_use]
+    pub const fn with_sampling(mut self) -> Self {
+        self.sampling = true;
+        self
+    }
+
+    /// These capabilities, and elicitation in form mode.
+    #[must_use]
+    pub const fn with_elicitation(mut self) -> Self {
+        self.elicitation = true;
+        self
+    }
+
+    /// These capabilities, and elicitation in URL mode.
+    #[must_use]
+    pub const fn with_elicitation_url(mut self) -> Self {
+        self.elicitation_url = true;
+        self
+    }
+
+    /// These capabilities, and roots.
+    #[must_use]
+    pub const fn with_roots(mut self) -> Self {
+        self.roots = true;
+        self
+    }
+}
+
 /// The peer: its identity, its revision and its current capabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

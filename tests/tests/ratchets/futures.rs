@@ -12,12 +12,13 @@ fn sent<T: Send>(_path: &str, _: T) {}
 
 #[allow(dead_code, reason = "only has to compile")]
 mod assertions {
+    use std::collections::BTreeMap;
     use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
 
     use ::adapter_io::{ListenTcp, ListenUnix, TcpListener, UnixListener};
-    use ::endpoint::{Call, Cancellation, Context, Endpoint, Peer, Service};
+    use ::endpoint::{Call, Cancellation, CompletionOf, CompletionRequest, Context, Endpoint, Peer, Service};
     use ::engine::{Engine, SendsEarly};
     use ::http_service::{ConnectionLimits, HttpBody, HttpListener, HttpService};
     use ::protocol_core::drive::{Driver, FrameIo, Machine, Timer};
@@ -90,6 +91,10 @@ mod assertions {
         sent("endpoint::Peer::list_prompts", peer.list_prompts());
         sent("endpoint::Peer::list_resources", peer.list_resources());
         sent("endpoint::Peer::list_resource_templates", peer.list_resource_templates());
+        sent("endpoint::Peer::prompt", peer.prompt("name", &BTreeMap::new()));
+        sent("endpoint::Peer::resource", peer.resource("uri"));
+        let request = CompletionRequest::new(CompletionOf::Prompt("name".into()), "argument", "value");
+        sent("endpoint::Peer::complete", peer.complete(request));
         sent("endpoint::Peer::set_log_level", peer.set_log_level(Level::Info));
         sent("endpoint::Peer::ping", peer.ping());
         sent("endpoint::Peer::call_tool_as", peer.call_tool_as::<String>("name", "arguments"));
