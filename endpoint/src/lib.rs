@@ -107,8 +107,9 @@ pub use engine::{BoxFuture, LocalBoxFuture, LocalRuntime, LocalTasks, MakeLocal,
 pub use extensions::{Extensions, Principal};
 pub use peer::{Call, Canceller, Peer};
 pub use service::{
-    Catalog, Completion, CompletionOf, CompletionRequest, Handler, Parameter, Prompt, PromptMessage, PromptOutput, Reader, Refused,
-    Resource, ResourceContents, ResourceTemplate, ResourceUri, Service, State, Tool, UpdateError, Updates,
+    Arguments, Catalog, Completion, CompletionOf, CompletionRequest, Handler, Parameter, Prompt, PromptMessage, PromptOutput,
+    Reader, Refused, Resource, ResourceContents, ResourceTemplate, ResourceUri, Returns, Service, State, Tool, UpdateError,
+    Updates,
 };
 pub use state::rounds::{Claim, EffectKey, Lease, MemoryOnceStore, OnceStore, SealKeys, StoreError};
 pub use state::{CallError, CallOutcome, Counters, ListFailed};

@@ -10,6 +10,7 @@ mod refused;
 mod resource;
 mod start;
 mod tool;
+mod typed;
 mod updates;
 
 pub use catalog::Catalog;
@@ -20,6 +21,7 @@ pub use refused::Refused;
 pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
 pub(crate) use start::Start;
 pub use tool::Tool;
+pub use typed::{Arguments, Returns};
 pub use updates::{UpdateError, Updates};
 
 use core::any::type_name;

@@ -5,14 +5,13 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
 use super::completion::Completers;
 use super::handler::{Handler, Needs, States};
 use super::local::Answer;
 use super::start::Start;
+use super::typed::Arguments;
 use crate::context::Context;
 use crate::service::about::{About, about_builders};
 use crate::state::ServedCall;
@@ -125,7 +124,7 @@ impl Prompt {
     pub fn typed<M, A, H, Fut>(name: impl Into<String>, handler: H) -> Self
     where
         M: 'static,
-        A: DeserializeOwned + JsonSchema + Send + 'static,
+        A: Arguments,
         H: Handler<M, A, Fut>,
         Fut: Future<Output = Result<PromptOutput>> + Send + 'static,
     {

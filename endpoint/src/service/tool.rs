@@ -7,9 +7,7 @@ use std::string::String;
 use std::sync::Arc;
 use std::task::Waker;
 
-use schemars::JsonSchema;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::ask_failed::AskFailed;
 use crate::context::Context;
@@ -18,6 +16,7 @@ use crate::service::Refused;
 use crate::service::about::{About, about_builders};
 use crate::service::handler::{Handler, Needs, States};
 use crate::service::start::{InPlace, Start};
+use crate::service::typed::{Arguments, Returns};
 use crate::state::ServedCall;
 use crate::tool_error::{Result, ToolError};
 use engine::BoxFuture;
@@ -144,8 +143,8 @@ impl Tool {
     pub fn new<M, A, R, H, Fut>(name: impl Into<String>, handler: H) -> Self
     where
         M: 'static,
-        A: DeserializeOwned + JsonSchema + Send + 'static,
-        R: Serialize + JsonSchema + Send + 'static,
+        A: Arguments,
+        R: Returns,
         H: Handler<M, A, Fut>,
         Fut: Future<Output = Result<R>> + Send + 'static,
     {
@@ -158,7 +157,7 @@ impl Tool {
     pub fn with_content<M, A, H, Fut>(name: impl Into<String>, handler: H) -> Self
     where
         M: 'static,
-        A: DeserializeOwned + JsonSchema + Send + 'static,
+        A: Arguments,
         H: Handler<M, A, Fut>,
         Fut: Future<Output = Result<ToolOutput>> + Send + 'static,
     {
@@ -172,8 +171,8 @@ impl Tool {
     pub fn blocking<M, A, R, H>(name: impl Into<String>, handler: H) -> Self
     where
         M: 'static,
-        A: DeserializeOwned + JsonSchema + Send + 'static,
-        R: Serialize + JsonSchema + Send + 'static,
+        A: Arguments,
+        R: Returns,
         H: Handler<M, A, Result<R>>,
     {
         let output = Output::of::<R>();
@@ -226,7 +225,7 @@ impl Tool {
     fn task<M, A, R, H, Fut, I>(name: impl Into<String>, output_schema: Option<Json>, handler: H, into_reply: I) -> Self
     where
         M: 'static,
-        A: DeserializeOwned + JsonSchema + Send + 'static,
+        A: Arguments,
         R: 'static,
         H: Handler<M, A, Fut>,
         Fut: Future<Output = Result<R>> + Send + 'static,
