@@ -3,9 +3,9 @@
 //! ```text
 //!   Reading --- the body was read, or is not needed ---> Waiting --- there is a head ---> (done)
 //!      |                                                                                     ^
-//!      '--- the body does not fit, or does not arrive in time, or no session can be opened --|
+//!      '--- the body is refused, or does not arrive in time, or no session can be opened ----|
 //!                                                                                            |
-//!   Refused --- the head does not lead to a body --------------------------------------------'
+//!   Refused --- the head is refused, or there is no room for the request --------------------'
 //! ```
 
 use core::convert::Infallible;
@@ -20,7 +20,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use protocol_core::http::{HttpServerConfig, ResponseHead, ResponsePart};
+use protocol_core::http::{HttpRefusal, HttpServerConfig, ResponseHead, ResponsePart};
 use protocol_core::json::Text;
 
 use crate::body::HttpBody;
@@ -98,17 +98,15 @@ impl<B> HttpFuture<B> {
 impl<B: Body> HttpFuture<B> {
     /// Charges `payer` for the request, and begins to read its body. Otherwise refuses it, without reading anything.
     pub(crate) fn new(owner: Arc<Owner>, parts: Parts, body: B, payer: Payer) -> Self {
-        let is_admitted = owner.admits(&parts);
-        let needs_body = is_admitted && parts.method == Method::POST;
+        if let Err(refusal) = owner.check(&parts) {
+            return Self::refused(refused(refusal));
+        }
+        let needs_body = parts.method == Method::POST;
         let limits = owner.body_limits(&payer);
         let mut charges = Charges { call: payer.charge(), exchange: payer.charge() };
-        let begun = if !is_admitted {
-            Ok(PartialBody::default())
-        } else {
-            match charges.begin(&parts, &body, needs_body, limits) {
-                Err(Unread::NoRoom(refused)) => charges.begin_answer(&parts, &body).ok_or(Unread::NoRoom(refused)),
-                begun => begun,
-            }
+        let begun = match charges.begin(&parts, &body, needs_body, limits) {
+            Err(Unread::NoRoom(refused)) => charges.begin_answer(&parts, &body).ok_or(Unread::NoRoom(refused)),
+            begun => begun,
         };
         match begun {
             Ok(read) => {
@@ -183,6 +181,7 @@ impl<B: Body> Future for HttpFuture<B> {
                         Err(NotBegun::NoRoom(refused)) => {
                             return Poll::Ready(Ok(unread(&parts, &Unread::NoRoom(refused), limits)));
                         }
+                        Err(NotBegun::Refused(refusal)) => return Poll::Ready(Ok(refused(refusal))),
                         Err(NotBegun::NoRandomBytes) => return Poll::Ready(Ok(unavailable())),
                     }
                 }
@@ -240,8 +239,11 @@ fn unread(parts: &Parts, why: &Unread, limits: BodyLimits) -> Response<HttpBody>
 
 /// The response to a request that does not reach the HTTP server of the core.
 fn refusal(parts: &Parts, status: u16, why: impl Into<Text>, retry_after: Option<Duration>) -> Response<HttpBody> {
-    let (response_head, body) = HttpServerConfig::refuse(&head(parts), status, why, retry_after);
-    response(response_head, HttpBody::whole(Some(body)))
+    refused(HttpServerConfig::refuse(&head(parts), status, why, retry_after))
+}
+
+fn refused(refusal: HttpRefusal) -> Response<HttpBody> {
+    response(refusal.head, HttpBody::whole(Some(refusal.body)))
 }
 
 /// The response to a request that was not admitted.

@@ -35,8 +35,9 @@
 //!
 //! 1. [`HttpService::call`](tower_service::Service::call) takes the request. Its future reads the body, at most
 //!    [`HttpLimits::body_bytes`](protocol_core::http::HttpLimits::body_bytes) of it, and only if the head is acceptable.
-//! 2. The [`HttpServer`](protocol_core::http::HttpServer) of the core checks the request, opens a session if the request needs a new one,
-//!    and passes the frame of the request on to the [`Endpoint`](endpoint::Endpoint) of the session.
+//! 2. The checks that need no session are made ([`HttpServerConfig::admit`]). Then the [`HttpServer`](protocol_core::http::HttpServer) of
+//!    the core opens a session if the request needs a new one, and passes the frame of the request on to the
+//!    [`Endpoint`](endpoint::Endpoint) of the session.
 //! 3. A session with a handshake is driven by a task. A session without a handshake is driven by the future of the response, and, once the
 //!    response has become a stream of events, by a task.
 //! 4. The frames of the endpoint are passed back to the server, which makes the head and the body of the response from them. The future

@@ -10,11 +10,11 @@ use http::request::Parts;
 use protocol_core::Arc as CoreArc;
 use protocol_core::http::era::Era;
 use protocol_core::http::header::ParamHeaders;
-use protocol_core::http::{HttpContext, HttpExchangeId, HttpRequest, ResponsePart};
+use protocol_core::http::{HttpContext, HttpExchangeId, HttpRefusal, HttpRequest, ResponsePart};
 
 use super::Owner;
 use super::driver::SessionDriver;
-use super::shared::{NoRandomBytes, Source};
+use super::shared::Source;
 use crate::budget::{Charge, Refused, Unit};
 use crate::request::head;
 
@@ -30,6 +30,7 @@ pub(crate) struct Charges {
 #[derive(Debug)]
 pub(crate) enum NotBegun {
     NoRoom(Refused),
+    Refused(HttpRefusal),
     /// The runtime has no random bytes now, so that no session can be opened.
     NoRandomBytes,
 }
@@ -52,26 +53,26 @@ impl Owner {
         let shared = self.shared();
         let Charges { mut call, exchange: charge } = charges;
         let mut request = HttpRequest::new(head(parts), body);
-        // Parsed here, and not under the lock.
-        request.read_body(&shared.config.limits);
         request.principal = parts.extensions.get::<Principal>().map(Principal::as_str);
-        if request.may_open_session() {
-            request.client = charge.payer().name().map(Into::into);
+        let mut context = RequestContext { random: [0; 16], source: &shared.source };
+        // Read and checked here, and not under the lock.
+        let mut admitted = shared.config.admit(&request, &mut context).map_err(NotBegun::Refused)?;
+        if admitted.opens_session() {
+            if let Some(client) = charge.payer().name() {
+                admitted.set_client(client);
+            }
+            shared.runtime.fill_random(&mut context.random).map_err(|_| NotBegun::NoRandomBytes)?;
         }
-        let uncharged = request.calls().saturating_sub(call.amount(Unit::Calls));
+        let uncharged = admitted.calls().saturating_sub(call.amount(Unit::Calls));
         call.add(Unit::Calls, uncharged).map_err(NotBegun::NoRoom)?;
         // What handlers hold is charged for as long as they hold it.
         let mut extensions = Extensions::new().with_shared(Arc::clone(parts)).with(call);
         if let Some(principal) = parts.extensions.get::<Principal>() {
             extensions = extensions.with(principal.clone());
         }
-        let mut context = RequestContext {
-            random: shared.random_for(&request).map_err(|NoRandomBytes| NotBegun::NoRandomBytes)?,
-            source: &shared.source,
-        };
         let (id, opened, unused) = shared.verb(|state, now| {
             let mut extensions = Some(extensions);
-            let (id, opened) = state.begin(&request, &mut context, &mut extensions, now);
+            let (id, opened) = state.begin(&admitted, &mut context, &mut extensions, now);
             (id, opened, extensions)
         });
         // The extensions, if no session has taken them, are dropped outside of the lock.

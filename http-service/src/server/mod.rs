@@ -18,7 +18,7 @@ use std::sync::Arc;
 use endpoint::{Runtime, Service, TimedRuntime};
 use engine::Engine;
 use http::request::Parts;
-use protocol_core::http::{HttpServer, HttpServerConfig};
+use protocol_core::http::{HttpRefusal, HttpServer, HttpServerConfig};
 
 use crate::budget::{Budget, Payer, Unit};
 use crate::request::{BodyLimits, head};
@@ -71,9 +71,9 @@ impl Owner {
         BodyLimits { bytes: limits.body_bytes.min(share), time: timeouts.body }
     }
 
-    /// Returns `true` if a request is not refused because of its head.
-    pub(crate) fn admits(&self, parts: &Parts) -> bool {
-        self.0.config.admits(&head(parts))
+    /// Makes the checks of a request that need only its head.
+    pub(crate) fn check(&self, parts: &Parts) -> Result<(), HttpRefusal> {
+        self.0.config.check(&head(parts))
     }
 
     /// Refuses new sessions, requests without a handshake and new GET streams from now on, and closes every session gracefully.

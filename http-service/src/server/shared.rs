@@ -11,7 +11,7 @@ use endpoint::{Endpoint, Runtime, Service, TimedRuntime};
 use engine::Engine;
 use protocol_core::drive::Timer;
 use protocol_core::http::era::Era;
-use protocol_core::http::{HttpExchangeId, HttpRequest, HttpServerConfig, ResponsePart, SessionKey};
+use protocol_core::http::{HttpExchangeId, HttpServerConfig, ResponsePart, SessionKey};
 use protocol_core::{Arc as CoreArc, Config, Instant};
 
 use super::machine::{Machine, OtherMachine};
@@ -61,10 +61,6 @@ impl Source {
     }
 }
 
-/// The error of a runtime that has no random bytes now, so that no session can be opened.
-#[derive(Debug)]
-pub(super) struct NoRandomBytes;
-
 impl Shared {
     /// Changes the state with `change`, distributes the events of the HTTP server, wakes the tasks that have something to do, and starts
     /// the task that waits for deadlines if it is needed. `change` must not drop wakers or values of users, but return them.
@@ -82,15 +78,6 @@ impl Shared {
 
     pub(super) fn runtime(&self) -> &Arc<dyn TimedRuntime> {
         &self.runtime
-    }
-
-    /// Random bytes for the id of the session that a request may open; zeros if it opens none.
-    pub(super) fn random_for(&self, request: &HttpRequest<'_>) -> Result<[u8; 16], NoRandomBytes> {
-        let mut bytes = [0; 16];
-        if request.may_open_session() {
-            self.runtime.fill_random(&mut bytes).map_err(|_| NoRandomBytes)?;
-        }
-        Ok(bytes)
     }
 
     // In the verbs below that take a `waker`, it is at first a clone that was made before the lock is taken. After the verb, it holds a waker

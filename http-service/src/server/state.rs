@@ -9,9 +9,7 @@ use bytes::Bytes;
 use endpoint::Extensions;
 use engine::{DriverSlot, Guarded, VerbEffects, park};
 use protocol_core::http::era::Era;
-use protocol_core::http::{
-    HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, NotResumable, ResponsePart, SessionKey,
-};
+use protocol_core::http::{Admitted, HttpContext, HttpEvent, HttpExchangeId, HttpServer, NotResumable, ResponsePart, SessionKey};
 use protocol_core::{Instant, Lane, Transmit};
 
 /// The state under the lock.
@@ -99,12 +97,12 @@ impl State {
     /// that session. `extensions` are passed on with the frame.
     pub(super) fn begin(
         &mut self,
-        request: &HttpRequest<'_>,
+        admitted: &Admitted<'_>,
         context: &mut dyn HttpContext,
         extensions: &mut Option<Extensions>,
         now: Instant,
     ) -> (HttpExchangeId, Option<(SessionKey, Era)>) {
-        let exchange = self.server.handle_request(request, context, now);
+        let exchange = self.server.handle_admitted(admitted, context, now);
         self.exchanges.insert(exchange, None);
         (exchange, self.distribute_with(extensions))
     }

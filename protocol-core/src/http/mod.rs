@@ -31,5 +31,6 @@ pub use head::{AmbiguousHeader, Headers, Method, RequestHead, ResponseHead};
 pub use limits::{HttpClientLimits, HttpClientTimeouts, HttpLimits, HttpTimeouts};
 pub use location::{InvalidUrl, without_credentials};
 pub use server::{
-    HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, NotResumable, ResponsePart, SessionKey,
+    Admitted, HttpContext, HttpEvent, HttpExchangeId, HttpRefusal, HttpRequest, HttpServer, HttpServerConfig, NotResumable,
+    ResponsePart, SessionKey,
 };

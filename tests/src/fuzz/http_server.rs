@@ -74,7 +74,7 @@ struct Bench {
     server: HttpServer,
     config: Arc<HttpServerConfig>,
     now: Instant,
-    /// `true` if bodies are read before the request is handled.
+    /// `true` if requests are admitted before the server gets them.
     reads_first: bool,
     is_scripted: bool,
     /// The open sessions; `None` for a scripted session, whose frames the steps choose.
@@ -107,7 +107,7 @@ struct Bench {
 }
 
 /// Byte 0: the era (bits 0 and 1), small limits (bit 2), no resuming (bit 3), scripted sessions (bit 4), the way in which the run ends
-/// (bits 5 and 6), and bodies that are read first (bit 7). The rest: lines. Each is a step, whose first byte is its kind; `|` in a body or
+/// (bits 5 and 6), and requests that are admitted first (bit 7). The rest: lines. Each is a step, whose first byte is its kind; `|` in a body or
 /// a frame stands for a line feed.
 ///
 /// A client sets or adds a field of its next request (`a`, `A`), or sends a POST with any body (`p`) or with a message (`m`), a GET (`g`),
@@ -259,15 +259,17 @@ impl Bench {
         let exchange = Exchange {
             session: only("mcp-session-id").map(str::to_owned),
             after: only("last-event-id").and_then(EventId::parse),
-            is_refused: method == Method::Other || (method == Method::Post && !self.config.admits(&head)),
+            is_refused: method == Method::Other || (method == Method::Post && self.config.check(&head).is_err()),
             ..Exchange::default()
         };
         let mut request = HttpRequest::new(head, body.into());
         request.principal = principal;
-        if self.reads_first {
-            request.read_body(&self.config.limits);
-        }
-        let id = self.server.handle_request(&request, &mut Context(&mut self.random), self.now);
+        let admitted = (self.reads_first && self.config.check(&request.head).is_ok())
+            .then(|| self.config.admit(&request, &mut Context(&mut self.random)));
+        let id = match admitted {
+            Some(Ok(admitted)) => self.server.handle_admitted(&admitted, &mut Context(&mut self.random), self.now),
+            _ => self.server.handle_request(&request, &mut Context(&mut self.random), self.now),
+        };
         assert!(self.exchanges.insert(id, exchange).is_none(), "a number is used once");
     }
 

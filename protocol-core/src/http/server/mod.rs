@@ -35,6 +35,7 @@
 
 mod clients;
 mod exchange;
+mod gate;
 mod refusal;
 mod requests;
 mod responses;
@@ -57,6 +58,8 @@ use crate::time::Instant;
 
 use clients::Clients;
 use exchange::Exchange;
+pub use gate::Admitted;
+pub use refusal::HttpRefusal;
 use refusal::Refusal;
 use session::HttpSession;
 use stream::State;
@@ -68,8 +71,8 @@ pub use types::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServerC
 /// It connects HTTP exchanges with the lanes of sessions. Its owner has an HTTP library, and a [`Session`](crate::Session) for each
 /// [`SessionKey`].
 ///
-/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); the body is needed only of a POST that
-///   [`HttpServerConfig::admits`]. If a client disconnects, or drops a response, call [`handle_lost`](Self::handle_lost).
+/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); the body is needed only of a POST whose
+///   head passes [`HttpServerConfig::check`]. If a client disconnects, or drops a response, call [`handle_lost`](Self::handle_lost).
 /// * Poll events ([`poll_event`](Self::poll_event)): they are instructions to open sessions, to pass frames to them, and to drop them.
 /// * Pass each frame that a session returns to [`handle_transmit`](Self::handle_transmit).
 /// * Poll the parts of each response ([`poll_response`](Self::poll_response)), and the next deadline

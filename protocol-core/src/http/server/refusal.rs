@@ -4,11 +4,25 @@ use alloc::format;
 use alloc::string::ToString as _;
 use core::time::Duration;
 
+use bytes::Bytes;
+
 use crate::error::RpcError;
-use crate::http::head::Headers;
+use crate::http::accept::JSON;
+use crate::http::head::{Headers, ResponseHead};
 use crate::http::header;
+use crate::http::message::{self, ErrorId};
 use crate::json::Text;
 use crate::wire::WireId;
+
+/// The whole response to a request that is not served: a head, and a body, which is a JSON-RPC error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpRefusal {
+    /// The head.
+    pub head: ResponseHead<'static>,
+    /// The body.
+    pub body: Bytes,
+}
 
 /// An error response that the server makes by itself: a status, and an error for the body.
 #[derive(Debug)]
@@ -48,5 +62,18 @@ impl Refusal {
 
     pub(super) fn with_error(status: u16, error: RpcError, id: Option<WireId>) -> Self {
         Self { status, error, id, headers: Headers::new() }
+    }
+
+    /// Sets the id of the request that is refused.
+    pub(super) fn of(self, id: WireId) -> Self {
+        Self { id: Some(id), ..self }
+    }
+
+    /// The response. If the refusal has no id, the error has the id `otherwise`.
+    pub(super) fn respond(self, otherwise: ErrorId) -> HttpRefusal {
+        let Self { status, error, id, mut headers } = self;
+        let body = message::error(&id.map_or(otherwise, ErrorId::Of), &error);
+        headers.push(header::CONTENT_TYPE, JSON);
+        HttpRefusal { head: ResponseHead::new(status, headers), body }
     }
 }

@@ -1,6 +1,5 @@
 //! Handles requests: checks each, and begins its response.
 
-use alloc::format;
 use alloc::string::String;
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -10,161 +9,119 @@ use bytes::Bytes;
 use super::HttpServer;
 use super::clients::Place;
 use super::exchange::Exchange;
+use super::gate::{self, Admitted, Contents, absent_id_for, check_optional_copies, check_version, contradiction, named_version};
 use super::refusal::Refusal;
-use super::responses::{absent_id, primes};
+use super::responses::primes;
 use super::session::HttpSession;
 use super::stream::Stream;
 use super::timers::TimerKey;
-use super::types::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServerConfig, SessionKey};
-use crate::error::RpcError;
-use crate::http::accept::{Accepted, JSON, is_media_type};
-use crate::http::era::{Destination, Era, NamedVersion, Posted, classify};
-use crate::http::head::{Headers, Method, RequestHead, ResponseHead};
-use crate::http::header::{self, Mismatch};
+use super::types::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, SessionKey};
+use crate::http::era::{Destination, Era, Posted, classify};
+use crate::http::head::Headers;
+use crate::http::header;
 use crate::http::message::{self, Body, Message};
-use crate::http::origin;
 use crate::http::sse::EventId;
 use crate::json::Text;
-use crate::mcp::{self, Revision};
+use crate::mcp::Revision;
 use crate::session::Lane;
 use crate::time::Instant;
 
 /// The time after which a client may try again to open a session, if every session is in use.
 const SESSION_RETRY: Duration = Duration::from_secs(10);
 
-impl HttpServerConfig {
-    /// Returns `true` if a request is not refused because of its head. Only then the body of a POST is needed; read at most
-    /// [`HttpLimits::body_bytes`](crate::http::HttpLimits::body_bytes) and one more byte of it. In every other case, pass an empty body to
-    /// [`HttpServer::handle_request`].
-    #[must_use]
-    pub fn admits(&self, head: &RequestHead<'_>) -> bool {
-        check_head(head, self).is_ok()
-    }
-
-    /// The response to a request that the owner does not pass to [`HttpServer::handle_request`]: a head, and the body, which is a JSON-RPC
-    /// error. `retry_after`, rounded up to whole seconds, is the time after which the client may try again, if this can help.
-    #[must_use]
-    pub fn refuse(
-        head: &RequestHead<'_>,
-        status: u16,
-        why: impl Into<Text>,
-        retry_after: Option<Duration>,
-    ) -> (ResponseHead<'static>, Bytes) {
-        let mut refusal = match retry_after {
-            Some(wait) => Refusal::for_now(status, why, wait),
-            None => Refusal::new(status, why),
-        };
-        let era = if names_modern(&head.headers) { Era::Modern } else { Era::Legacy };
-        let body = message::error(&absent_id(era), &refusal.error);
-        refusal.headers.push(header::CONTENT_TYPE, JSON);
-        (ResponseHead::new(status, refusal.headers), body)
-    }
-}
-
 impl HttpServer {
-    /// Takes a request, and returns the number of its exchange, by which the response is polled.
+    /// Takes a request with its whole body, and returns the number of its exchange, by which the response is polled. Makes all checks; the
+    /// body is needed only of a POST whose head passes [`HttpServerConfig::check`](crate::http::HttpServerConfig::check).
     pub fn handle_request(&mut self, request: &HttpRequest<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
-        self.advance(now);
-        let id = HttpExchangeId(self.number());
-        self.exchanges.insert(id, Exchange::new(self.now));
-        if let Err(refusal) = self.dispatch(id, request, context) {
-            let era = if names_modern(&request.head.headers) { Era::Modern } else { Era::Legacy };
-            self.refuse(id, refusal, absent_id(era));
+        let id = self.begin(now);
+        if let Err(refusal) = self.check_and_serve(id, request, context) {
+            self.refuse(id, refusal, absent_id_for(&request.head));
         }
         id
     }
 
-    /// Checks a request and begins to serve it. If the request has several faults, the first check that fails determines the refusal.
-    pub(super) fn dispatch(
+    /// Takes a request that [`HttpServerConfig::admit`](crate::http::HttpServerConfig::admit) has returned. In all other respects equal to
+    /// [`handle_request`](Self::handle_request): if this method is called under a lock, the lock is held for a shorter time.
+    pub fn handle_admitted(&mut self, admitted: &Admitted<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
+        let id = self.begin(now);
+        if let Err(refusal) = self.check_room().and_then(|()| self.serve(id, admitted, context)) {
+            self.refuse(id, refusal, absent_id_for(&admitted.request.head));
+        }
+        id
+    }
+
+    fn begin(&mut self, now: Instant) -> HttpExchangeId {
+        self.advance(now);
+        let id = HttpExchangeId(self.number());
+        self.exchanges.insert(id, Exchange::new(self.now));
+        id
+    }
+
+    fn check_and_serve(
         &mut self,
         id: HttpExchangeId,
         request: &HttpRequest<'_>,
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
-        let head = &request.head;
-        check_head(head, &self.config)?;
+        gate::check_head(&request.head, &self.config)?;
+        self.check_room()?;
+        let admitted = gate::admit(request, context, &self.config)?;
+        self.serve(id, &admitted, context)
+    }
+
+    fn check_room(&self) -> Result<(), Refusal> {
         // The exchange of this request is counted, too.
         if self.exchanges.len() > self.config.limits.exchanges {
             return Err(Refusal::overloaded("too many requests at once"));
         }
-        match head.method {
-            Method::Get => self.dispatch_get(id, request),
-            Method::Delete => self.dispatch_delete(id, request),
-            Method::Post | Method::Other => self.dispatch_post(id, request, context),
+        Ok(())
+    }
+
+    /// Begins to serve a request. If it has several faults, the first check that fails determines the refusal.
+    fn serve(&mut self, id: HttpExchangeId, admitted: &Admitted<'_>, context: &mut dyn HttpContext) -> Result<(), Refusal> {
+        let request = admitted.request;
+        match &admitted.contents {
+            Contents::Get => self.serve_get(id, request),
+            Contents::Delete => self.serve_delete(id, request),
+            Contents::Stateless(message) => self.serve_stateless(id, message, &request.body),
+            Contents::InSession(body) => self.serve_in_session(id, admitted, body, context),
         }
     }
 
-    fn dispatch_post(
-        &mut self,
-        id: HttpExchangeId,
-        request: &HttpRequest<'_>,
-        context: &mut dyn HttpContext,
-    ) -> Result<(), Refusal> {
-        if request.body.len() > self.config.limits.body_bytes {
-            return Err(Refusal::new(413, format!("a body has at most {} bytes", self.config.limits.body_bytes)));
-        }
-        let read;
-        let body = match &request.contents {
-            Some(contents) => contents,
-            None => {
-                read = message::read(&request.body, self.config.limits.batch);
-                &read
-            }
-        };
-        let posted = match body {
-            Body::Malformed { id, error, .. } => return Err(Refusal::with_error(400, error.clone(), id.clone())),
-            Body::Message(Message::Request(request)) => request.posted(),
-            Body::Message(Message::Notification) => Posted::Notification,
-            Body::Message(Message::Response) => Posted::Response,
-            Body::Batch(_) => Posted::Batch,
-        };
-        let session = self.session_of(request);
-        match classify(posted, named_version(&request.head.headers), session.is_ok(), self.config.era) {
-            Destination::Discard => {
-                if let Some(exchange) = self.exchanges.get_mut(&id) {
-                    exchange.complete(202, Headers::new(), None);
-                }
-                self.announce(id);
-                Ok(())
-            }
-            Destination::Serve(Era::Modern) => match body {
-                Body::Message(Message::Request(message)) => self.serve_modern(id, request, message, context),
-                _ => Err(Refusal::new(400, "the body must be one request or notification")),
-            },
-            Destination::Serve(Era::Legacy) => self.serve_legacy(id, request, body, session, context),
-        }
-    }
-
-    /// Serves a request without a handshake in a new session of its own, unless its headers contradict its body.
-    fn serve_modern(
-        &mut self,
-        id: HttpExchangeId,
-        request: &HttpRequest<'_>,
-        message: &message::Request,
-        context: &mut dyn HttpContext,
-    ) -> Result<(), Refusal> {
-        check_required_copies(message, &request.head.headers, context).map_err(|mismatch| contradiction(message, &mismatch))?;
-        self.check_running().map_err(|refusal| Refusal { id: Some(message.id.clone()), ..refusal })?;
+    /// Serves a request without a handshake in a new session of its own.
+    fn serve_stateless(&mut self, id: HttpExchangeId, message: &message::Request, frame: &Bytes) -> Result<(), Refusal> {
+        self.check_running().map_err(|refusal| refusal.of(message.id.clone()))?;
         let is_subscription = message.is_subscription();
         if is_subscription && self.subscriptions >= self.config.limits.subscriptions {
-            return Err(Refusal { id: Some(message.id.clone()), ..Refusal::overloaded("too many subscriptions") });
+            return Err(Refusal::overloaded("too many subscriptions").of(message.id.clone()));
         }
         self.subscriptions = self.subscriptions.saturating_add(usize::from(is_subscription));
         let key = SessionKey(self.number());
         self.sessions.insert(key, HttpSession::stateless(key, is_subscription));
         self.events.push_back(HttpEvent::Open { session: key, era: Era::Modern });
-        self.deliver(key, id, request.body.clone(), 1, true);
+        self.deliver(key, id, frame.clone(), 1, true);
         Ok(())
     }
 
-    fn serve_legacy(
+    fn serve_in_session(
         &mut self,
         id: HttpExchangeId,
-        request: &HttpRequest<'_>,
+        admitted: &Admitted<'_>,
         body: &Body,
-        session: Result<SessionKey, Refusal>,
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
+        let request = admitted.request;
+        let session = self.session_of(request);
+        if matches!(body, Body::Message(Message::Notification)) {
+            let version = named_version(&request.head.headers);
+            if classify(Posted::Notification, version, session.is_ok(), self.config.era) == Destination::Discard {
+                if let Some(exchange) = self.exchanges.get_mut(&id) {
+                    exchange.complete(202, Headers::new(), None);
+                }
+                self.announce(id);
+                return Ok(());
+            }
+        }
         let opens = body.opens_session();
         let key = match session {
             // If this is another handshake, the session refuses it.
@@ -178,7 +135,7 @@ impl HttpServer {
         if let Body::Message(Message::Request(message)) = body {
             check_optional_copies(message, &request.head.headers).map_err(|mismatch| contradiction(message, &mismatch))?;
         }
-        let Some(key) = key else { return self.open_session(id, request, context) };
+        let Some(key) = key else { return self.open_session(id, admitted, context) };
         let (replies, is_single) = match body {
             Body::Batch(batch) => {
                 let revision = self.sessions.get(&key).and_then(HttpSession::revision);
@@ -194,14 +151,9 @@ impl HttpServer {
         Ok(())
     }
 
-    fn open_session(
-        &mut self,
-        id: HttpExchangeId,
-        request: &HttpRequest<'_>,
-        context: &mut dyn HttpContext,
-    ) -> Result<(), Refusal> {
+    fn open_session(&mut self, id: HttpExchangeId, admitted: &Admitted<'_>, context: &mut dyn HttpContext) -> Result<(), Refusal> {
         self.check_running()?;
-        let client = request.client.as_deref().or(request.principal).map(Text::from);
+        let (request, client) = (admitted.request, admitted.client());
         match self.clients.place(self.config.limits.sessions, client.as_ref()) {
             Place::Free => {}
             Place::Of(idle) => self.close(idle, true),
@@ -245,7 +197,7 @@ impl HttpServer {
         self.arm_idle(key);
     }
 
-    fn dispatch_get(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
+    fn serve_get(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
         let key = self.session_of(request)?;
         check_version(&request.head.headers)?;
         let resumes = request.head.headers.get_all(header::LAST_EVENT_ID).next().is_some();
@@ -317,7 +269,7 @@ impl HttpServer {
         }
     }
 
-    fn dispatch_delete(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
+    fn serve_delete(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
         let key = self.session_of(request)?;
         check_version(&request.head.headers)?;
         self.close(key, true);
@@ -340,103 +292,5 @@ impl HttpServer {
         let session = self.ids.get(&Text::from(id)).and_then(|key| self.sessions.get(key).map(|session| (*key, session)));
         let session = session.filter(|(_, session)| session.belongs_to(request.principal));
         session.map(|(key, _)| key).ok_or_else(|| Refusal::new(404, "there is no such session"))
-    }
-}
-
-/// Makes the checks of a request that need neither the body nor a session.
-pub(super) fn check_head(head: &RequestHead<'_>, config: &HttpServerConfig) -> Result<(), Refusal> {
-    origin::check(head, &config.hosts, &config.origins).map_err(|forbidden| Refusal::new(403, format!("{forbidden}")))?;
-    let accepted = || Accepted::read(head.headers.get_all(header::ACCEPT));
-    match (head.method, config.era) {
-        (Method::Post, _) => {
-            let types = head.headers.only(header::CONTENT_TYPE);
-            if !types.ok().flatten().is_some_and(|value| is_media_type(value.as_bytes(), JSON)) {
-                return Err(Refusal::new(415, "the header Content-Type must be application/json"));
-            }
-            if !(accepted().json && accepted().event_stream) {
-                return Err(Refusal::new(406, "the header Accept must list application/json and text/event-stream"));
-            }
-            Ok(())
-        }
-        (_, mcp::Era::Modern) => Err(Refusal::method("POST")),
-        (Method::Get, _) if !accepted().event_stream => Err(Refusal::new(406, "the header Accept must list text/event-stream")),
-        (Method::Get | Method::Delete, _) => Ok(()),
-        (Method::Other, _) => Err(Refusal::method("GET, POST, DELETE")),
-    }
-}
-
-/// The version that the header `MCP-Protocol-Version` names.
-fn named_version(headers: &Headers<'_>) -> NamedVersion {
-    headers.only(header::VERSION).map_or(NamedVersion::Unknown, NamedVersion::of)
-}
-
-/// Returns `true` if the header `MCP-Protocol-Version` names a revision without a handshake.
-pub(super) fn names_modern(headers: &Headers<'_>) -> bool {
-    matches!(named_version(headers), NamedVersion::Known(revision) if !revision.has_handshake())
-}
-
-/// Checks the version of a request within a session. The header may name any [known](NamedVersion::Known) version, but the version of the
-/// session applies.
-fn check_version(headers: &Headers<'_>) -> Result<(), Refusal> {
-    match named_version(headers) {
-        NamedVersion::Absent | NamedVersion::Known(_) => Ok(()),
-        NamedVersion::Newer | NamedVersion::Unknown => {
-            Err(Refusal::new(400, "the header MCP-Protocol-Version names no version that is served"))
-        }
-    }
-}
-
-/// The refusal of a request whose headers contradict its body.
-fn contradiction(message: &message::Request, mismatch: &Mismatch) -> Refusal {
-    let error = RpcError::new(RpcError::HEADER_MISMATCH, format!("{mismatch}"));
-    Refusal::with_error(400, error, Some(message.id.clone()))
-}
-
-/// Checks the headers `Mcp-Method` and `Mcp-Name` of a request in the era with a handshake. Neither is required, but a header that is there
-/// must agree with the body, since a proxy may rely on it.
-fn check_optional_copies(message: &message::Request, headers: &Headers<'_>) -> Result<(), Mismatch> {
-    let method = headers.only(header::METHOD).map_err(|_| Mismatch::Unreadable(Text::from_static(header::METHOD)))?;
-    if method.is_some_and(|method| method != &*message.method) {
-        return Err(Mismatch::Different(Text::from_static(header::METHOD)));
-    }
-    // Without a name in the body there is nothing to compare. If the method needs a name, the session refuses the request.
-    let Some(expected) = message.name.as_deref() else { return Ok(()) };
-    match header::decoded(headers, header::NAME)? {
-        Some(name) if name != expected => Err(Mismatch::Different(Text::from_static(header::NAME))),
-        _ => Ok(()),
-    }
-}
-
-/// Checks the headers that repeat a part of a request without a handshake. A header that is missing or cannot be read is reported first,
-/// then a missing member of `_meta`, which the session reports, and then a header that contradicts the body.
-fn check_required_copies(message: &message::Request, headers: &Headers<'_>, context: &mut dyn HttpContext) -> Result<(), Mismatch> {
-    let plain = |name: &'static str| match headers.only(name) {
-        Ok(Some(value)) => Ok(value),
-        Ok(None) => Err(Mismatch::Missing(Text::from_static(name))),
-        Err(_) => Err(Mismatch::Unreadable(Text::from_static(name))),
-    };
-    let version = plain(header::VERSION)?;
-    let method = plain(header::METHOD)?;
-    let name = match message.has_name() {
-        true => Some(header::decoded(headers, header::NAME)?.ok_or(Mismatch::Missing(Text::from_static(header::NAME)))?),
-        false => None,
-    };
-    let Some(version_in_meta) = message.version.as_deref() else { return Ok(()) };
-    let differs = |name| Err(Mismatch::Different(Text::from_static(name)));
-    if version != version_in_meta {
-        return differs(header::VERSION);
-    }
-    if method != &*message.method {
-        return differs(header::METHOD);
-    }
-    // Without a name in the body there is nothing to compare. If the method needs a name, the session refuses the request.
-    let expected = message.name.as_deref();
-    if expected.is_some() && expected != name.as_deref() {
-        return differs(header::NAME);
-    }
-    let tool = expected.filter(|_| message.calls_tool() && version_in_meta == Revision::NEWEST.as_str());
-    match tool.and_then(|tool| context.param_headers(tool)) {
-        Some(params) => params.check(message.arguments(), headers),
-        None => Ok(()),
     }
 }

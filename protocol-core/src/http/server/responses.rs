@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::HttpServer;
 use super::exchange::Exchange;
+use super::gate::absent_id;
 use super::refusal::Refusal;
 use super::session::HttpSession;
 use super::stream::{State, Stream};
@@ -424,14 +425,6 @@ impl HttpServer {
         let at = (session.is_open() && !session.is_active()).then(|| self.now.saturating_add(limit));
         let before = self.shared.set(session.idle(), TimerKey::Idle(key), at);
         self.clients.move_idle(session.client(), key, before, at);
-    }
-}
-
-/// The id in an error that belongs to no request.
-pub(super) const fn absent_id(era: Era) -> ErrorId {
-    match era {
-        Era::Legacy => ErrorId::Null,
-        Era::Modern => ErrorId::Absent,
     }
 }
 

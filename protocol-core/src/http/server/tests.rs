@@ -112,15 +112,19 @@ impl Bench {
         let head = RequestHead::new(method, headers.filter(|(_, value)| *value != "-").collect());
         let mut request = HttpRequest::new(head, Bytes::copy_from_slice(body.as_bytes()));
         request.principal = principal;
-        // Every other body is read before `handle_request`, which must make no difference.
+        // Every other request is admitted before the server gets it, which must make no difference.
         self.sent += 1;
-        if self.sent.is_multiple_of(2) {
-            request.read_body(&self.server.config.limits);
+        let config = Arc::clone(&self.server.config);
+        let is_checked = self.sent.is_multiple_of(2) && config.check(&request.head).is_ok();
+        match config.admit(&request, &mut self.context) {
+            Ok(admitted) if is_checked => {
+                let drawn = self.context.0;
+                let id = self.server.handle_admitted(&admitted, &mut self.context, self.now);
+                assert!(self.context.0 == drawn || admitted.opens_session(), "random bytes for {body}");
+                id
+            }
+            _ => self.server.handle_request(&request, &mut self.context, self.now),
         }
-        let drawn = self.context.0;
-        let id = self.server.handle_request(&request, &mut self.context, self.now);
-        assert!(self.context.0 == drawn || request.may_open_session(), "random bytes for {body}");
-        id
     }
 
     fn post(&mut self, fields: Fields<'_>, body: &str) -> HttpExchangeId {
@@ -517,9 +521,10 @@ fn only_a_head_that_passes_its_checks_is_admitted() {
         let fields = [("host", host), ("content-type", "application/json"), ("accept", "*/*")];
         RequestHead::new(method, fields.into_iter().collect())
     };
-    assert!(bench.server.config.admits(&head(Method::Post, "localhost")));
-    assert!(!bench.server.config.admits(&head(Method::Post, "evil.example.com")));
-    assert!(!bench.server.config.admits(&head(Method::Other, "localhost")));
+    let refusal = |method, host| bench.server.config.check(&head(method, host)).err().map(|refusal| refusal.head.status);
+    assert_eq!(refusal(Method::Post, "localhost"), None);
+    assert_eq!(refusal(Method::Post, "evil.example.com"), Some(403));
+    assert_eq!(refusal(Method::Other, "localhost"), Some(405));
 }
 
 #[test]
@@ -605,19 +610,24 @@ fn the_id_of_a_session_comes_with_the_result_of_the_handshake_and_not_with_an_er
 }
 
 #[test]
-fn only_initialize_or_a_body_that_was_not_read_may_open_a_session() {
-    let may_open = |method, body: &'static str, reads: bool| {
-        let mut request = HttpRequest::new(RequestHead::new(method, Headers::new()), body.into());
-        if reads {
-            request.read_body(&HttpLimits::default());
-        }
-        request.may_open_session()
+fn only_initialize_opens_a_session_and_each_request_in_a_body_is_a_call() {
+    let config = HttpServerConfig::default();
+    let admitted = |method, body: &str| {
+        let request = HttpRequest::new(RequestHead::new(method, Headers::new()), body.to_string().into());
+        config.admit(&request, &mut Context(0)).map(|admitted| (admitted.opens_session(), admitted.calls())).ok()
     };
-    for body in [INITIALIZED, CALL, "[]", "no JSON"] {
-        assert_eq!([true, false].map(|reads| may_open(Method::Post, body, reads)), [false, true], "{body}");
+    let batch = format!("[{CALL},{INITIALIZED}]");
+    for (body, expected) in [
+        (INITIALIZE, Some((true, 1))),
+        (CALL, Some((false, 1))),
+        (INITIALIZED, Some((false, 0))),
+        (RESULT, Some((false, 0))),
+        (&*batch, Some((false, 1))),
+        ("no JSON", None),
+    ] {
+        assert_eq!(admitted(Method::Post, body), expected, "{body}");
     }
-    assert_eq!([true, false].map(|reads| may_open(Method::Post, INITIALIZE, reads)), [true; 2]);
-    assert_eq!([Method::Get, Method::Delete].map(|method| may_open(method, INITIALIZE, false)), [false; 2]);
+    assert_eq!([Method::Get, Method::Delete].map(|method| admitted(method, INITIALIZE)), [Some((false, 0)); 2]);
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! The types that the methods of the server take and return.
 
-use alloc::borrow::Cow;
 use core::fmt;
 
 use bytes::Bytes;
 
 use crate::http::era::Era;
-use crate::http::head::{Method, RequestHead, ResponseHead};
+use crate::http::head::{RequestHead, ResponseHead};
 use crate::http::header::ParamHeaders;
 use crate::http::limits::{HttpLimits, HttpTimeouts};
-use crate::http::message::{self, Body};
 use crate::http::origin::Allowed;
 use crate::mcp;
 use crate::session::Lane;
@@ -77,49 +75,20 @@ pub struct HttpRequest<'a> {
     /// The name of the authenticated caller, if there is one. A session belongs to the caller that opened it. A request of any other caller
     /// that names the session is answered as if there were no such session.
     pub principal: Option<&'a str>,
-    /// The name of the client that a session counts for, such as its address ([`HttpLimits::sessions`]). If there is none, the session
-    /// counts for `principal`, if there is one.
-    pub client: Option<Cow<'a, str>>,
-    /// The contents of `body`, if [`read_body`](Self::read_body) has read it.
-    pub(super) contents: Option<Body>,
 }
 
 impl<'a> HttpRequest<'a> {
     /// A request without an authenticated caller.
     #[must_use]
     pub const fn new(head: RequestHead<'a>, body: Bytes) -> Self {
-        Self { head, body, principal: None, client: None, contents: None }
-    }
-
-    /// Reads the body now. Otherwise [`HttpServer::handle_request`](crate::http::HttpServer::handle_request) reads it; if that method is
-    /// called under a lock, read the body before, so that the lock is held for a shorter time. The body must not be replaced afterwards.
-    /// Has no effect if the body is too long, or if the request is not a POST.
-    pub fn read_body(&mut self, limits: &HttpLimits) {
-        if self.head.method == Method::Post && self.body.len() <= limits.body_bytes {
-            self.contents = Some(message::read(&self.body, limits.batch));
-        }
-    }
-
-    /// The number of requests in the body of a POST, each of which causes a reply of a session. 1 for a POST whose body was not read
-    /// ([`read_body`](Self::read_body)).
-    #[must_use]
-    pub fn calls(&self) -> usize {
-        if self.head.method == Method::Post { self.contents.as_ref().map_or(1, Body::requests) } else { 0 }
-    }
-
-    /// Returns `true` if the request may open a session with a handshake, so that
-    /// [`HttpServer::handle_request`](crate::http::HttpServer::handle_request) may call [`HttpContext::random`]: a POST of `initialize`, or
-    /// a POST whose body was not read ([`read_body`](Self::read_body)).
-    #[must_use]
-    pub fn may_open_session(&self) -> bool {
-        self.head.method == Method::Post && self.contents.as_ref().is_none_or(Body::opens_session)
+        Self { head, body, principal: None }
     }
 }
 
 /// The values that the owner provides for a request.
 pub trait HttpContext {
     /// Returns bytes of a cryptographically secure generator, for the id of a new session. Called only for a request that may open one
-    /// ([`HttpRequest::may_open_session`]).
+    /// ([`Admitted::opens_session`](crate::http::Admitted::opens_session)).
     fn random(&mut self) -> [u8; 16];
 
     /// Returns the arguments of `tool` that a client must repeat in headers, according to the list of tools for this caller. `None` if the
