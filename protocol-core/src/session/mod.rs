@@ -79,6 +79,7 @@ pub use pending::PendingInput;
 use progress_queue::ProgressQueue;
 use recent_caller::RecentCaller;
 use request_rate::RequestRate;
+use route::Arriving;
 pub use route::{Gone, Lane, Received, ReplyKind, Route, RouteKind, Transmit};
 pub use stats::Stats;
 use subscriber::Subscriber;
@@ -228,21 +229,6 @@ pub struct Session {
     /// [`Violation::UnknownProgress`](crate::Violation::UnknownProgress) are counted, but become no events.
     quiet_until: Instant,
     stats: Stats,
-}
-
-/// The frame that is being read.
-#[derive(Clone, Copy, Debug)]
-struct Arriving {
-    lane: Lane,
-    bytes: usize,
-    /// The number of replies that it has caused so far.
-    replies: usize,
-}
-
-impl Default for Arriving {
-    fn default() -> Self {
-        Self { lane: Lane::CHANNEL, bytes: 0, replies: 0 }
-    }
 }
 
 impl Session {

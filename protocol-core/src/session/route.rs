@@ -117,3 +117,18 @@ pub enum Gone {
     /// The response to a request of ours: it will not come by any stream.
     Response(ExchangeId),
 }
+
+/// The frame that is being read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    pub(super) lane: Lane,
+    pub(super) bytes: usize,
+    /// The number of replies that it has caused so far.
+    pub(super) replies: usize,
+}
+
+impl Default for Arriving {
+    fn default() -> Self {
+        Self { lane: Lane::CHANNEL, bytes: 0, replies: 0 }
+    }
+}
