@@ -85,6 +85,7 @@ mod context;
 mod endpoint;
 mod extensions;
 mod peer;
+mod resource_contents;
 #[doc(hidden)]
 pub mod returned;
 mod schema;

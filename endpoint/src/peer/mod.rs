@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::service::ResourceContents;
+use crate::resource_contents::ResourceContents;
 use crate::state::{CallError, CallSlot, Counters, ListFailed, Shared, Span, State};
 use engine::VerbEffects;
 use protocol_core::dialect::mcp::Era;

@@ -13,12 +13,13 @@ mod tool;
 mod typed;
 mod updates;
 
+pub use crate::resource_contents::ResourceContents;
 pub use catalog::Catalog;
 pub use handler::{Handler, Parameter, Reader, State};
 pub use prompt::{Prompt, PromptMessage, PromptOutput};
 pub use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest};
 pub use refused::Refused;
-pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
+pub use resource::{Resource, ResourceTemplate, ResourceUri};
 pub(crate) use start::Start;
 pub use tool::Tool;
 pub use typed::{Arguments, Returns};

@@ -6,19 +6,18 @@ use std::borrow::ToOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::about::{About, about_builders};
 use super::completion::Completers;
 use super::handler::{Handler, Needs, Reader, States};
 use super::local::Answer;
 use super::start::Start;
 use crate::context::Context;
+use crate::resource_contents::ResourceContents;
 use crate::state::ServedCall;
 use crate::tool_error::{Result, ToolError};
 use protocol_core::dialect::{Annotations, Completion, CompletionRequest, Reply};
 use protocol_core::json::Json;
-use protocol_core::json::write::{Object, base64};
+use protocol_core::json::write::Object;
 
 type Read = dyn Fn(Context, States, ResourceUri) -> Answer<Vec<ResourceContents>> + Send + Sync;
 
@@ -181,15 +180,14 @@ impl Resource {
         start(&self.read, &self.described, served, self.needs_states.states(states), self.whole_uri())
     }
 
-    /// Calls the handler for no request of a peer. Returns the answer, and the conversion of its value into a reply.
-    pub(crate) fn read(
-        &self,
-        context: Context,
-        states: &States,
-    ) -> (Answer<Vec<ResourceContents>>, impl FnOnce(Result<Vec<ResourceContents>>) -> Reply + Send + use<>) {
-        let uri = self.whole_uri();
-        let into_reply = into_reply(&self.described, &uri);
-        ((self.read)(context, self.needs_states.states(states).clone(), uri), into_reply)
+    /// Calls the handler for no request of a peer.
+    pub(crate) fn read(&self, context: Context, states: &States) -> Answer<Vec<ResourceContents>> {
+        (self.read)(context, self.needs_states.states(states).clone(), self.whole_uri())
+    }
+
+    /// The conversion of what the handler read into a reply.
+    pub(crate) fn conversion(&self) -> impl FnOnce(Result<Vec<ResourceContents>>) -> Reply + Send + use<> {
+        into_reply(&self.described, &self.whole_uri())
     }
 
     fn whole_uri(&self) -> ResourceUri {
@@ -324,100 +322,6 @@ fn into_reply(described: &Described, uri: &ResourceUri) -> impl FnOnce(Result<Ve
             Ok(Json::encode(&contents)?)
         });
         contents.map_or_else(ToolError::into_error_reply, Reply::Contents)
-    }
-}
-
-/// The contents of a resource.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ResourceContents {
-    uri: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mime_type: Option<String>,
-    #[serde(flatten)]
-    body: Body,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Body {
-    Text(String),
-    Blob(String),
-}
-
-impl ResourceContents {
-    /// Contents that are text.
-    #[must_use]
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { uri: String::new(), mime_type: None, body: Body::Text(text.into()) }
-    }
-
-    /// Contents that are bytes. They are sent in base64.
-    #[must_use]
-    pub fn blob(bytes: &[u8]) -> Self {
-        Self { uri: String::new(), mime_type: None, body: Body::Blob(base64(bytes)) }
-    }
-
-    /// The URI; empty if it was not set.
-    #[must_use]
-    pub fn uri(&self) -> &str {
-        &self.uri
-    }
-
-    /// The MIME type, if there is one.
-    #[must_use]
-    pub fn mime_type(&self) -> Option<&str> {
-        self.mime_type.as_deref()
-    }
-
-    /// The text; `None` if the contents are bytes.
-    #[must_use]
-    pub fn as_text(&self) -> Option<&str> {
-        match &self.body {
-            Body::Text(text) => Some(text),
-            Body::Blob(_) => None,
-        }
-    }
-
-    /// The bytes in base64, as they are sent; `None` if the contents are text.
-    #[must_use]
-    pub fn as_base64(&self) -> Option<&str> {
-        match &self.body {
-            Body::Text(_) => None,
-            Body::Blob(base64) => Some(base64),
-        }
-    }
-
-    /// Sets the MIME type. Default: that of the resource.
-    #[must_use]
-    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.mime_type = Some(mime_type.into());
-        self
-    }
-
-    /// Sets the URI. Default: the one that was requested.
-    #[must_use]
-    pub fn with_uri(mut self, uri: impl Into<String>) -> Self {
-        self.uri = uri.into();
-        self
-    }
-}
-
-impl From<String> for ResourceContents {
-    fn from(text: String) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<&str> for ResourceContents {
-    fn from(text: &str) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<Vec<u8>> for ResourceContents {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::blob(&bytes)
     }
 }
 

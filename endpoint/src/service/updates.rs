@@ -150,8 +150,7 @@ fn read(catalog: &Catalog, session: &Arc<Shared>, uri: &Text) {
         let context = Context::new(Arc::new(served));
         let entries = catalog.entries();
         let (resource, _) = entries.resources.get(uri.as_str())?;
-        let (answer, into_reply) = resource.read(context.clone(), &catalog.states());
-        Some((context, answer, into_reply))
+        Some((context.clone(), resource.read(context, &catalog.states()), resource.conversion()))
     });
     match started {
         Some((context, Answer::Shared(reading), into_reply)) => {
