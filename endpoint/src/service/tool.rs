@@ -138,7 +138,7 @@ impl Tool {
     /// text only, and `()` has no content. If the schema of `R` allows any value, only an object is sent as structured content, and any
     /// other value as text. The text is left out if the result would exceed the frame limit with it.
     ///
-    /// The schemas of `A` and `R` are made once in a process and used for all tools with these types, so a [`JsonSchema`] must not depend
+    /// The schemas of `A` and `R` are made once in a process and used for all tools with these types, so a [`JsonSchema`](schemars::JsonSchema) must not depend
     /// on anything that changes. For a schema that is known only at run time, use [`Tool::from_schema`].
     pub fn new<M, A, R, H, Fut>(name: impl Into<String>, handler: H) -> Self
     where

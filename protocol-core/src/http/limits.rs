@@ -30,7 +30,7 @@ pub struct HttpLimits {
     /// ([`Timeouts::handler_grace`](crate::Timeouts::handler_grace)). The handlers of further sessions that end have no grace. Default: 1024.
     pub ended_sessions: usize,
     /// The maximum number of sessions with a handshake. A further `initialize` ends the session that is idle and would end first. Only if
-    /// none is idle, it is answered with 503. A client ([`HttpRequest::client`](super::HttpRequest::client)) may have at most as many as are
+    /// none is idle, it is answered with 503. A client ([`Admitted::set_client`](super::Admitted::set_client)) may have at most as many as are
     /// left for all others; beyond that, its own idle sessions are those that end, and if it has none, the answer is 429. Default: 10 000.
     pub sessions: usize,
     /// The maximum number of `subscriptions/listen` at the same time. Further ones are answered as further

@@ -46,7 +46,7 @@ impl Session {
     /// the session, since the beginning of the next frame is not known.
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
-        let lane = self.arriving.lane;
+        let lane = self.arriving.lane();
         if self.rules.answers_unreadable {
             let error = RpcError::fixed(RpcError::INVALID_REQUEST, Violation::FrameTooLarge.as_str());
             let frame = self.rules.dialect.write_error(self.outbox.frames(), None, &error);

@@ -129,7 +129,7 @@ impl InboundCall {
     ) -> Self {
         let (rules, log_level) = (terms.rules(), terms.log_level());
         Self {
-            lane: arriving.lane,
+            lane: arriving.lane(),
             exchange,
             op,
             token,
@@ -139,7 +139,7 @@ impl InboundCall {
             log_level,
             has_logged: false,
             received: now,
-            frame_bytes: arriving.bytes,
+            frame_bytes: arriving.bytes(),
             armed: None,
             callee_progress: None,
             state: State::Active,

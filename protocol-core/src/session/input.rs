@@ -147,7 +147,7 @@ impl InboundInput {
         depth: u8,
         rules: &'static Rules,
     ) -> Self {
-        let carrier = Carrier::Request { lane: arriving.lane, exchange, frame_bytes: arriving.bytes };
+        let carrier = Carrier::Request { lane: arriving.lane(), exchange, frame_bytes: arriving.bytes() };
         Self { carrier, parent, depth, rules }
     }
 

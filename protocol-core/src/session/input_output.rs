@@ -35,12 +35,12 @@ impl Session {
             return Err(Full(frame));
         }
         self.advance(now);
-        self.arriving = Arriving { lane, bytes: frame.len(), replies: 0 };
+        self.arriving = Arriving::new(lane, frame.len());
         self.outbox.open(lane);
         self.receive(frame);
         self.outbox.note_idle(lane);
         self.tidy();
-        Ok(Received { replies: self.arriving.replies })
+        Ok(Received { replies: core::mem::take(&mut self.arriving).replies() })
     }
 
     /// Takes a frame that came on the stream of a request of ours, for transports such as HTTP. `exchange` is the exchange of that request;

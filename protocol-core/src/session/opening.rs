@@ -100,7 +100,7 @@ impl Session {
 
     pub(super) fn handle_handshake_request(&mut self, id: WireId, request: Result<HandshakeRequest, HandshakeRejected>) {
         let is_first = self.handshake.is_fresh();
-        let is_allowed = is_first || (self.rules.repeats_handshake && self.arriving.lane == Lane::CHANNEL);
+        let is_allowed = is_first || (self.rules.repeats_handshake && self.arriving.lane() == Lane::CHANNEL);
         if !is_allowed {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
@@ -118,10 +118,10 @@ impl Session {
                 }
             }
             // The answer would end the request in flight with this id.
-            Ok(_) if self.peer_ids.use_of(self.arriving.lane, &id).is_some() => self.violation(Violation::DuplicateRequest),
+            Ok(_) if self.peer_ids.use_of(self.arriving.lane(), &id).is_some() => self.violation(Violation::DuplicateRequest),
             Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Result(answer) }) if is_first => {
-                self.arriving.replies = self.arriving.replies.saturating_add(1);
-                self.answer_handshake(self.arriving.lane, id, &answer, peer);
+                self.arriving.note_reply();
+                self.answer_handshake(self.arriving.lane(), id, &answer, peer);
             }
             Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Result(answer) }) => {
                 self.answer_another_handshake(id, &answer, peer);
@@ -146,7 +146,7 @@ impl Session {
     fn answer_another_handshake(&mut self, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
         let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
         self.reply_at_once(ReplyKind::Result, frame);
-        self.handshake.answer(self.arriving.lane, id);
+        self.handshake.answer(self.arriving.lane(), id);
         self.set_peer(peer);
     }
 

@@ -176,7 +176,7 @@ impl Session {
     /// Handles the response to an input request of ours (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn handle_answer(&mut self, key: InputKey, body: ResponseBody) {
         let is_guessed = self.outbound_inputs.get(&key).is_some_and(|input| {
-            let is_on_other_lane = input.rules().lane_bound && input.lane() != self.arriving.lane;
+            let is_on_other_lane = input.rules().lane_bound && input.lane() != self.arriving.lane();
             is_on_other_lane || input.ticket().is_some_and(|ticket| self.outbox.is_unpolled(ticket))
         });
         if is_guessed {
@@ -294,7 +294,7 @@ impl Session {
         let rules = terms.rules();
         // On Tesseron the token is also the name of the call, by which cancels and input requests refer to the call.
         let name = token.as_ref().filter(|_| rules.names_calls);
-        let lane = self.arriving.lane;
+        let lane = self.arriving.lane();
         let name = name.map(|name| (lane, name.clone()));
         if name.as_ref().is_some_and(|name| self.names.contains_key(name)) {
             return self.refuse(id, Some(Violation::DuplicateRequest), |_| {
@@ -313,7 +313,7 @@ impl Session {
         let is_subscription = request.op().is_subscription();
         let observed = token.is_some() && !is_subscription;
         self.owe();
-        self.request_bytes = self.request_bytes.saturating_add(self.arriving.bytes);
+        self.request_bytes = self.request_bytes.saturating_add(self.arriving.bytes());
         let mut call = InboundCall::new(self.arriving, id, request.op(), token, depth, &terms, self.now);
         if let Request::Listen(listen) = &request {
             call.listen(listen.filter().clone(), self.config.progress.window);
@@ -338,7 +338,7 @@ impl Session {
     /// Returns `true` if the request that is being read may be held beside those that are held already.
     #[inline]
     fn has_room_for_request(&self) -> bool {
-        self.request_bytes.saturating_add(self.arriving.bytes) <= self.config.limits.request_bytes
+        self.request_bytes.saturating_add(self.arriving.bytes()) <= self.config.limits.request_bytes
     }
 
     fn refuse_for_room(&mut self, id: WireId) {
@@ -408,7 +408,7 @@ impl Session {
         }
         self.take_number();
         self.owe();
-        self.request_bytes = self.request_bytes.saturating_add(self.arriving.bytes);
+        self.request_bytes = self.request_bytes.saturating_add(self.arriving.bytes());
         self.inbound_inputs.insert(key, InboundInput::requested(self.arriving, id, parent, depth, self.rules));
         if let Some(parent) = parent {
             if let Some(call) = self.outbound_calls.get_mut(&parent) {
@@ -443,7 +443,7 @@ impl Session {
     /// Handles a cancel of an inbound call, of an input request, of the handshake, or of an unknown id (`docs/protocols/mcp.md`,
     /// "Transitions of an incoming call").
     fn handle_cancel(&mut self, id: &WireId, reason: Option<Text>) {
-        let lane = self.arriving.lane;
+        let lane = self.arriving.lane();
         let id_use = match self.rules.names_calls {
             true => self.names.get(&(lane, id.clone())).copied().map(IdUse::InboundCall),
             // If the exchange does not end with its lane (`Rules::lane_bound` is `false`), a cancel may arrive on another lane than its
@@ -477,7 +477,7 @@ impl Session {
     /// Records that an id of the peer is in use. Returns `false` if it was in use already. In that case no reply may be sent, since it
     /// would end the first request with this id.
     fn take_id(&mut self, id: &WireId, id_use: IdUse, rules: &Rules) -> bool {
-        let lane = self.arriving.lane;
+        let lane = self.arriving.lane();
         if self.peer_ids.use_of(lane, id).is_some() {
             self.violation(Violation::DuplicateRequest);
             return false;
@@ -598,7 +598,7 @@ impl Session {
 
     /// Replies at once, unless a request in flight has the same id: the reply would end that request.
     fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> WrittenFrame) {
-        let lane = self.arriving.lane;
+        let lane = self.arriving.lane();
         if self.handshake.is_asked_by(lane, &id) || self.peer_ids.use_of(lane, &id).is_some() {
             return self.violation(Violation::DuplicateRequest);
         }
@@ -608,14 +608,14 @@ impl Session {
 
     /// Replies to the frame that is being read, on its lane.
     pub(super) fn reply_at_once(&mut self, kind: ReplyKind, frame: WrittenFrame) {
-        self.arriving.replies = self.arriving.replies.saturating_add(1);
-        self.push_unsolicited(self.arriving.lane, kind, frame);
+        self.arriving.note_reply();
+        self.push_unsolicited(self.arriving.lane(), kind, frame);
     }
 
     /// Counts a reply that will be sent later, on the lane of the frame that is being read. Returns this lane.
     pub(super) fn owe(&mut self) -> Lane {
-        self.arriving.replies = self.arriving.replies.saturating_add(1);
-        self.outbox.owe(self.arriving.lane);
-        self.arriving.lane
+        self.arriving.note_reply();
+        self.outbox.owe(self.arriving.lane());
+        self.arriving.lane()
     }
 }

@@ -121,14 +121,36 @@ pub enum Gone {
 /// The frame that is being read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arriving {
-    pub(super) lane: Lane,
-    pub(super) bytes: usize,
+    lane: Lane,
+    bytes: usize,
     /// The number of replies that it has caused so far.
-    pub(super) replies: usize,
+    replies: usize,
+}
+
+impl Arriving {
+    pub(super) const fn new(lane: Lane, bytes: usize) -> Self {
+        Self { lane, bytes, replies: 0 }
+    }
+
+    pub(super) const fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) const fn replies(&self) -> usize {
+        self.replies
+    }
+
+    pub(super) fn note_reply(&mut self) {
+        self.replies = self.replies.saturating_add(1);
+    }
 }
 
 impl Default for Arriving {
     fn default() -> Self {
-        Self { lane: Lane::CHANNEL, bytes: 0, replies: 0 }
+        Self::new(Lane::CHANNEL, 0)
     }
 }

@@ -362,7 +362,7 @@ impl<S: Subject> End<S> {
 /// Copies the debug text of a session, without its config and its counters, so that equal states have equal texts. Instants are written
 /// relative to `now`, and the numbers of queued frames as indexes in the queue. The number of a frame that was sent is replaced by its
 /// order relative to the request of the current subscription, or left out if there is no such subscription. The bytes of frames that were
-/// sent, and the number of replies owed for the last frame, are left out.
+/// sent are left out.
 fn canonical(text: &str, now: Instant, out: &mut String) {
     let from = text.find("handshake: ").unwrap_or(0);
     let to = text.rfind("stats: Stats").unwrap_or(text.len());
@@ -371,7 +371,7 @@ fn canonical(text: &str, now: Instant, out: &mut String) {
     let (first, subscription) = (number_after(text, QUEUE), number_after_each(text, &[CURRENT, TICKET]));
     let mut rest = text;
     while let Some((at, word)) =
-        [INSTANT, TICKET, WAITING, NEXT, SHORT, OWED].into_iter().filter_map(|word| Some((rest.find(word)?, word))).min()
+        [INSTANT, TICKET, WAITING, NEXT, SHORT].into_iter().filter_map(|word| Some((rest.find(word)?, word))).min()
     {
         let digits = at + word.len();
         out.push_str(&rest[..digits]);
@@ -384,7 +384,6 @@ fn canonical(text: &str, now: Instant, out: &mut String) {
         rest = &rest[length..];
         let place = first.map(|first| value - first).filter(|place| *place >= 0);
         match (word, place, subscription) {
-            (OWED, ..) => {}
             // These instants have no effect once they have passed, so they are then written as 0.
             (INSTANT, ..) if out.ends_with(QUIET) || out.ends_with(RATE) => {
                 _ = write!(out, "{}", (value - i128::from(now.as_micros())).max(0));
@@ -405,8 +404,6 @@ const WAITING: &str = "Waiting { number: ";
 const QUEUE: &str = "channel: LaneQueue { queue: [Waiting { number: ";
 /// The text before the number of the next frame.
 const NEXT: &str = "others_were_first: false, next: ";
-/// The text before the number of replies for the last frame, which has no effect any more.
-const OWED: &str = "arriving: Arriving { lane: Lane(0), replies: ";
 const QUIET: &str = "quiet_until: Instant(";
 const RATE: &str = "full_at: Instant(";
 /// The text before the bytes of frames that were sent, after which come the bytes of queued frames.
@@ -938,7 +935,7 @@ mod tests {
         let mut pair = crate::Pair::ready();
         pair.client.call();
         let text = format!("{:?}", pair.client.session);
-        for word in [INSTANT, TICKET, WAITING, QUEUE, NEXT, OWED, QUIET, RATE, SHORT] {
+        for word in [INSTANT, TICKET, WAITING, QUEUE, NEXT, QUIET, RATE, SHORT] {
             assert!(text.contains(word), "{word} is not in {text}");
         }
         let mut listening = Session::new(listening_configs().0, Instant::ZERO);

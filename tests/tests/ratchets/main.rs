@@ -131,7 +131,7 @@ const PLAIN_DATA: [(&str, &[&str], &str); 32] = [
         "the owner fills in limits",
     ),
     ("protocol-core/http/message.rs", &["Batch", "Request"], "the result of reading a body is read by name"),
-    ("protocol-core/http/server/refusal.rs", &["Refusal"], "a response that is on its way has no state"),
+    ("protocol-core/http/server/refusal.rs", &["HttpRefusal", "Refusal"], "a response that is on its way has no state"),
     (
         "protocol-core/http/server/types.rs",
         &["HttpExchangeId", "HttpRequest", "HttpServerConfig", "SessionKey"],

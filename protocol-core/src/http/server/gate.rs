@@ -58,8 +58,8 @@ impl HttpServerConfig {
 /// ([`HttpServer::handle_admitted`](crate::http::HttpServer::handle_admitted)).
 #[derive(Debug)]
 pub struct Admitted<'a> {
-    pub(super) request: &'a HttpRequest<'a>,
-    pub(super) contents: Contents,
+    request: &'a HttpRequest<'a>,
+    contents: Contents,
     client: Option<Text>,
 }
 
@@ -74,7 +74,15 @@ pub(super) enum Contents {
     InSession(Body),
 }
 
-impl Admitted<'_> {
+impl<'a> Admitted<'a> {
+    pub(super) fn request(&self) -> &'a HttpRequest<'a> {
+        self.request
+    }
+
+    pub(super) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
     /// The number of requests in the body, each of which causes a reply of a session.
     #[must_use]
     pub fn calls(&self) -> usize {

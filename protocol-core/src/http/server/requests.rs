@@ -45,7 +45,7 @@ impl HttpServer {
     pub fn handle_admitted(&mut self, admitted: &Admitted<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
         let id = self.begin(now);
         if let Err(refusal) = self.check_room().and_then(|()| self.serve(id, admitted, context)) {
-            self.refuse(id, refusal, absent_id_for(&admitted.request.head));
+            self.refuse(id, refusal, absent_id_for(&admitted.request().head));
         }
         id
     }
@@ -79,8 +79,8 @@ impl HttpServer {
 
     /// Begins to serve a request. If it has several faults, the first check that fails determines the refusal.
     fn serve(&mut self, id: HttpExchangeId, admitted: &Admitted<'_>, context: &mut dyn HttpContext) -> Result<(), Refusal> {
-        let request = admitted.request;
-        match &admitted.contents {
+        let request = admitted.request();
+        match admitted.contents() {
             Contents::Get => self.serve_get(id, request),
             Contents::Delete => self.serve_delete(id, request),
             Contents::Stateless(message) => self.serve_stateless(id, message, &request.body),
@@ -110,7 +110,7 @@ impl HttpServer {
         body: &Body,
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
-        let request = admitted.request;
+        let request = admitted.request();
         let session = self.session_of(request);
         if matches!(body, Body::Message(Message::Notification)) {
             let version = named_version(&request.head.headers);
@@ -153,7 +153,7 @@ impl HttpServer {
 
     fn open_session(&mut self, id: HttpExchangeId, admitted: &Admitted<'_>, context: &mut dyn HttpContext) -> Result<(), Refusal> {
         self.check_running()?;
-        let (request, client) = (admitted.request, admitted.client());
+        let (request, client) = (admitted.request(), admitted.client());
         match self.clients.place(self.config.limits.sessions, client.as_ref()) {
             Place::Free => {}
             Place::Of(idle) => self.close(idle, true),
