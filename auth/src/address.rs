@@ -50,7 +50,8 @@ impl Reach {
         let is_never = match address {
             IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast() || v4.is_broadcast() || v4.octets().first() == Some(&0),
             IpAddr::V6(v6) => {
-                (v6.segments().first().copied().unwrap_or(0) & 0xffc0) == 0xfe80 || v6.is_multicast() || v6.is_unspecified()
+                let is_link_local = (v6.segments().first().copied().unwrap_or(0) & 0xffc0) == 0xfe80;
+                is_link_local || v6.is_multicast() || v6.is_unspecified() || v6 == CREDENTIALS
             }
         };
         match self {
@@ -62,10 +63,19 @@ impl Reach {
     }
 }
 
-/// The IPv4 address in an IPv6 address that stands for one.
+/// An address of unique local ones at which a cloud gives out credentials.
+const CREDENTIALS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+/// The IPv4 address in an IPv6 address that stands for one, also by NAT64.
 fn unmapped(address: IpAddr) -> IpAddr {
     match address {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
+        IpAddr::V6(v6) => match v6.segments() {
+            [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => {
+                let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+                IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+            }
+            _ => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
+        },
         IpAddr::V4(_) => address,
     }
 }
@@ -80,12 +90,9 @@ fn is_public(address: IpAddr) -> bool {
             !(is_near || is_reserved || is_protocol || address.is_multicast() || address.is_documentation())
         }
         IpAddr::V6(address) => {
-            let [first, second, _, _, _, _, high, low] = address.segments();
-            let [a, b] = high.to_be_bytes();
-            let [c, d] = low.to_be_bytes();
+            let [first, second, ..] = address.segments();
             match first {
-                // NAT64 and 6to4 have an IPv4 address in them.
-                0x0064 => second == 0xff9b && is_public(IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
+                // 6to4 has an IPv4 address in it.
                 0x2002 => false,
                 0x2001 => second >= 0x200 && second != 0x0db8,
                 // Only this eighth is in use: loopback, unique local, link-local, site-local and multicast are outside of it.
@@ -304,6 +311,11 @@ mod tests {
             ("::ffff:169.254.169.254", false, false, false),
             ("::ffff:10.0.0.1", false, true, true),
             ("2002:7f00:1::", false, true, true),
+            ("64:ff9b::a9fe:a9fe", false, false, false),
+            ("64:ff9b::7f00:1", false, false, true),
+            ("64:ff9b::808:808", true, true, true),
+            ("64:ff9b:1::808:808", false, true, true),
+            ("fd00:ec2::254", false, false, false),
         ] {
             let address: IpAddr = address.parse().unwrap();
             let admitted = [Reach::Public, Reach::Private, Reach::Loopback].map(|reach| reach.admits(address));

@@ -84,17 +84,21 @@ impl FileStore {
         let mut text = Vec::new();
         file.take(MAX_FILE).read_to_end(&mut text)?;
         let version = serde_json::from_slice::<Versioned<serde::de::IgnoredAny>>(&text).map(|found| found.version);
-        match serde_json::from_slice::<Versioned<T>>(&text) {
-            Ok(found) if matches!(version, Ok(VERSION)) => Ok(Some(found.content)),
-            // It may be of use to a later version of the program, so that it is not just written over.
-            _ => {
-                fs::rename(&path, path.with_extension("unread"))?;
-                Ok(None)
-            }
-        }
+        let found = serde_json::from_slice::<Versioned<T>>(&text).ok().filter(|_| matches!(version, Ok(VERSION)));
+        Ok(found.map(|found| found.content))
     }
 
-    fn write<T: Serialize>(&self, name: &str, content: &T) -> Result<(), StoreError> {
+    /// Sets aside a file that cannot be read, before it is replaced: it may be of use to a later version of the program. Not in `read`,
+    /// which needs no lock: the file might be replaced meanwhile.
+    fn set_aside_unreadable<T: DeserializeOwned>(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.path(name);
+        if path.exists() && matches!(self.read::<T>(name), Ok(None)) {
+            fs::rename(&path, path.with_extension("unread"))?;
+        }
+        Ok(())
+    }
+
+    fn write<T: Serialize + DeserializeOwned>(&self, name: &str, content: &T) -> Result<(), StoreError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let text = serde_json::to_vec(&Versioned { version: VERSION, content }).map_err(std::io::Error::from)?;
         let text = zeroize::Zeroizing::new(text);
@@ -106,6 +110,7 @@ impl FileStore {
             let mut file = Self::open_file(&draft, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
             file.write_all(&text)?;
             file.sync_all()?;
+            self.set_aside_unreadable::<T>(name)?;
             fs::rename(&draft, self.path(name))?;
             File::open(&self.folder)?.sync_all()?;
             Ok(())

@@ -149,6 +149,8 @@ pub struct Login {
     tokens: Option<Tokens>,
     /// The store has older tokens than these.
     is_unsaved: bool,
+    /// The greatest generation that tokens of this login had, also those that were forgotten: a late refusal is about one of them.
+    last_generation: u64,
     flow: Flow,
     known_server: Option<(Server, Instant)>,
     nonces: BTreeMap<String, String>,
@@ -185,6 +187,7 @@ impl Login {
             holds_lock: false,
             tokens: None,
             is_unsaved: false,
+            last_generation: 0,
             flow: Flow::default(),
             known_server: None,
             nonces: BTreeMap::new(),
@@ -244,6 +247,8 @@ impl Login {
             waiter.generation = None;
             if waiter.nonces > MAX_NONCE_RETRIES {
                 self.give_up(tag, Reason::Rejected);
+            } else if self.phase == Phase::Stopped {
+                self.give_up_stopped(tag);
             }
             self.settle(now);
             return true;
@@ -255,10 +260,7 @@ impl Login {
         }
         match self.phase {
             Phase::Bare => self.log_in(tag, now),
-            Phase::Stopped => {
-                let reason = self.stopped.as_ref().map_or(Reason::Aborted, |(reason, _)| reason.clone());
-                self.give_up(tag, reason);
-            }
+            Phase::Stopped => self.give_up_stopped(tag),
             Phase::Ready if is_current && is_short => self.widen(tag, now),
             Phase::Ready if is_current => {
                 let can_refresh = self.tokens.as_ref().is_some_and(|tokens| tokens.refresh.is_some());
@@ -418,7 +420,7 @@ impl Login {
                 let stored = tokens.map_or(0, |tokens| tokens.generation);
                 if let Some(mut fresh) = self.flow.fresh.take() {
                     let own = self.tokens.as_ref().map_or(0, |tokens| tokens.generation);
-                    fresh.generation = stored.max(own).saturating_add(1);
+                    fresh.generation = self.next_generation(stored.max(own));
                     self.go(Step::Locked);
                     self.save(fresh);
                 }
@@ -426,7 +428,7 @@ impl Login {
             (Phase::Securing, _) => {
                 let own = self.tokens.as_ref().map_or(0, |tokens| tokens.generation);
                 if let Some(mut fresh) = self.flow.fresh.take() {
-                    fresh.generation = own.saturating_add(1);
+                    fresh.generation = self.next_generation(own);
                     self.tokens = Some(fresh);
                 }
                 self.go(Step::Later);
@@ -502,6 +504,12 @@ impl Login {
         }
     }
 
+    /// Gives up a request that was refused after the login has stopped.
+    fn give_up_stopped(&mut self, tag: Tag) {
+        let reason = self.stopped.as_ref().map_or(Reason::Aborted, |(reason, _)| reason.clone());
+        self.give_up(tag, reason);
+    }
+
     fn give_up_waiting(&mut self, reason: &Reason) {
         for tag in self.waiting(|_| true) {
             self.give_up(tag, reason.clone());
@@ -516,9 +524,11 @@ impl Login {
     fn settle(&mut self, now: Now) {
         let is_open = matches!(self.phase, Phase::Bare | Phase::Ready);
         if !is_open {
-            // While a person decides about more scopes, the tokens there are do for all who did not ask for more.
-            if self.flow.is_widening && self.tokens.as_ref().is_some_and(|tokens| tokens.is_valid(now.unix)) {
-                self.send(|waiter| !waiter.is_short, now);
+            // While a person decides about more scopes, the tokens there are do for all who did not ask for more, and whom the server
+            // has not refused with them.
+            let valid = self.tokens.as_ref().filter(|tokens| self.flow.is_widening && tokens.is_valid(now.unix));
+            if let Some(generation) = valid.map(|tokens| tokens.generation) {
+                self.send(|waiter| !waiter.is_short && waiter.generation != Some(generation), now);
             }
             return;
         }
@@ -705,6 +715,12 @@ impl Login {
             && tokens.access.expose().bytes().all(|byte| byte.is_ascii_graphic())
             && is_pinned
             && is_bound
+    }
+
+    /// The generation of tokens that follow those of the generation `known`.
+    fn next_generation(&mut self, known: u64) -> u64 {
+        self.last_generation = self.last_generation.max(known).saturating_add(1);
+        self.last_generation
     }
 
     /// Takes other tokens from the store. Returns `true` if they are others.
@@ -1450,7 +1466,7 @@ impl Login {
             if is_unfit || (tokens.bound_to.is_some() && !granted.is_bound) {
                 return self.on_refresh_refused(Refusal::new("invalid_token_type", ""), now);
             }
-            tokens.generation = tokens.generation.saturating_add(1);
+            tokens.generation = self.next_generation(tokens.generation);
             tokens.access = granted.access;
             tokens.refresh = granted.refresh.or(tokens.refresh);
             tokens.granted = granted.scopes.unwrap_or(tokens.granted);

@@ -131,7 +131,7 @@ impl fmt::Debug for PageAddress {
 pub enum StoreTask {
     /// Load the tokens: [`StoreAnswer::Loaded`].
     Load,
-    /// Take the lock of the tokens, then load them: [`StoreAnswer::Locked`]; if the lock is not free within 35 s, [`StoreAnswer::Busy`].
+    /// Take the lock of the tokens, then load them: [`StoreAnswer::Locked`]; if the lock is not free within 125 s, or the tokens cannot be read, [`StoreAnswer::Busy`].
     Lock,
     /// Save the tokens, under the lock: [`StoreAnswer::Saved`].
     Save(Box<Tokens>),

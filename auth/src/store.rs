@@ -13,8 +13,9 @@ use sha2::{Digest as _, Sha256};
 use crate::output::{StoreAnswer, StoreTask};
 use crate::record::{Registration, Tokens};
 
-/// How long a lock is waited for: longer than a refresh may take.
-pub const LOCK_TIMEOUT: Duration = Duration::from_secs(35);
+/// How long a lock is waited for: longer than a refresh may take, which is four requests of 30 s: one, its repetition, and both again with
+/// a nonce.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(125);
 
 /// Names the tokens of one principal for one MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,10 +147,14 @@ impl Keeper {
         match task {
             StoreTask::Load => Some(StoreAnswer::Loaded(load(self))),
             StoreTask::Lock => Some(match self.store.lock(&self.key, LOCK_TIMEOUT) {
-                Ok(lock) => {
-                    self.lock = Some(lock);
-                    StoreAnswer::Locked(load(self))
-                }
+                // What cannot be read now is no logout: the tokens in memory stay, and nothing is written over.
+                Ok(lock) => match self.store.load(&self.key) {
+                    Ok(tokens) => {
+                        self.lock = Some(lock);
+                        StoreAnswer::Locked(tokens)
+                    }
+                    Err(_) => StoreAnswer::Busy(None),
+                },
                 Err(_) => StoreAnswer::Busy(load(self)),
             }),
             StoreTask::Save(tokens) => Some(StoreAnswer::Saved(self.store.save(&self.key, &tokens).is_ok())),

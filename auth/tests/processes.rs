@@ -200,6 +200,10 @@ fn files_that_others_can_read_or_replace_are_refused() {
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(store.load(&key), Err(StoreError::Exposed)));
+    let store = Arc::new(store);
+    let mut keeper = Keeper::new(Arc::clone(&store) as Arc<dyn TokenStore>, key.clone());
+    assert_eq!(keeper.perform(StoreTask::Lock), Some(StoreAnswer::Busy(None)), "that the tokens cannot be read is no logout");
+    assert!(store.lock(&key, Duration::ZERO).is_ok(), "the lock is free again");
     let elsewhere = folder.join("elsewhere");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     fs::rename(&file, &elsewhere).unwrap();
@@ -213,8 +217,9 @@ fn files_that_others_can_read_or_replace_are_refused() {
     for unreadable in ["", "x", r#"{"version":2,"content":{}}"#] {
         fs::write(&file, unreadable).unwrap();
         assert_eq!(store.load(&key).unwrap(), None);
-        assert_eq!(fs::read_to_string(file.with_extension("unread")).unwrap(), unreadable, "a copy is kept");
+        assert_eq!(fs::read_to_string(&file).unwrap(), unreadable, "who only reads moves nothing");
         store.save(&key, &tokens()).unwrap();
+        assert_eq!(fs::read_to_string(file.with_extension("unread")).unwrap(), unreadable, "a copy is kept");
     }
     let link = folder.join("link");
     symlink(&folder, &link).unwrap();

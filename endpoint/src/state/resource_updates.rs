@@ -40,6 +40,8 @@ enum Update {
         value: Json,
         /// The subscriptions with a name that are still to be notified, as pairs of name and URI; `None` before the first attempt.
         left: Option<Vec<(Text, Text)>>,
+        /// The value has changed since `left` was made: those that were notified follow once more, after those that were not.
+        has_changed: bool,
     },
     /// Sent a short time ago.
     Quiet {
@@ -55,8 +57,9 @@ impl ResourceUpdates {
     /// Notes that the resource `uri` has changed. Its new `value` is sent on Tesseron only. Returns `true` if the update is due now.
     pub(crate) fn put(&mut self, uri: Text, value: Json, now: Instant) -> bool {
         self.updates.retain(|_, update| !matches!(update, Update::Quiet { until } if *until <= now));
-        let update = match self.updates.get(&uri) {
-            None | Some(Update::Due { .. }) => Update::Due { value, left: None },
+        let update = match self.updates.get_mut(&uri) {
+            None => Update::Due { value, left: None, has_changed: false },
+            Some(Update::Due { left, .. }) => Update::Due { value, left: left.take(), has_changed: true },
             Some(Update::Quiet { until } | Update::Waiting { until, .. }) => Update::Waiting { until: *until, value },
         };
         match &update {
@@ -87,13 +90,17 @@ impl ResourceUpdates {
                     self.earliest = earlier(self.earliest, Some(*until));
                     continue;
                 }
-                *update = Update::Due { value: core::mem::take(value), left: None };
+                *update = Update::Due { value: core::mem::take(value), left: None, has_changed: false };
             }
-            let Update::Due { value, left } = update else { continue };
-            let left = left.get_or_insert_with(|| {
+            let Update::Due { value, left, has_changed } = update else { continue };
+            if left.is_none() || *has_changed {
                 session.publish(&Notification::ResourceUpdated { uri: uri.clone() }, now);
-                subscriptions.to(uri)
-            });
+                let left = left.get_or_insert_default();
+                let again: Vec<_> = subscriptions.to(uri).into_iter().filter(|one| !left.contains(one)).collect();
+                left.extend(again);
+            }
+            *has_changed = false;
+            let left = left.get_or_insert_default();
             while let Some((subscription, uri)) = left.first().cloned() {
                 match session.notify(Notification::ResourceValue { subscription, uri, value: value.clone() }, now) {
                     Err(SendError::Full) => break,
@@ -148,6 +155,18 @@ mod tests {
         assert_eq!(updates.deadline(), None);
         assert!(put(&mut updates, 100), "the interval after the last one is over");
         assert!(updates.put("b".into(), Json::null(), at(100)), "another resource does not wait");
+    }
+
+    #[test]
+    fn regression_an_update_that_replaces_one_on_its_way_goes_first_to_those_that_were_not_notified() {
+        let mut updates = ResourceUpdates::default();
+        let left = || Some(Vec::from([(Text::from("second"), Text::from("a"))]));
+        updates.updates.insert("a".into(), Update::Due { value: Json::null(), left: left(), has_changed: false });
+        assert!(updates.put("a".into(), Json::parse("7").unwrap(), at(1)));
+        let Some(Update::Due { left: kept, has_changed: true, .. }) = updates.updates.get(&Text::from("a")) else {
+            panic!("{updates:?}")
+        };
+        assert_eq!(*kept, left());
     }
 
     #[test]
