@@ -85,6 +85,7 @@ mod context;
 mod endpoint;
 mod extensions;
 mod peer;
+mod prompt_output;
 mod resource_contents;
 #[doc(hidden)]
 pub mod returned;
@@ -108,9 +109,9 @@ pub use engine::{BoxFuture, LocalBoxFuture, LocalRuntime, LocalTasks, MakeLocal,
 pub use extensions::{Extensions, Principal};
 pub use peer::{Call, Canceller, Peer};
 pub use service::{
-    Arguments, Catalog, Completion, CompletionOf, CompletionRequest, Handler, Parameter, Prompt, PromptMessage, PromptOutput,
-    Reader, Refused, Resource, ResourceContents, ResourceTemplate, ResourceUri, Returns, Service, State, Tool, UpdateError,
-    Updates,
+    Arguments, Around, Catalog, Completion, CompletionOf, CompletionRequest, Handler, HandlerKind, Hook, HookRequest, HookResponse,
+    Next, Parameter, Prompt, PromptMessage, PromptOutput, Reader, Refused, Resource, ResourceContents, ResourceTemplate,
+    ResourceUri, Returns, Service, State, Tool, UpdateError, Updates,
 };
 pub use state::rounds::{Claim, EffectKey, Lease, MemoryOnceStore, OnceStore, SealKeys, StoreError};
 pub use state::{CallError, CallOutcome, Counters, ListFailed};

@@ -34,6 +34,8 @@ mod pages {
     mod fuzzing {}
     #[doc = include_str!("../../docs/guides/gateway.md")]
     mod gateway {}
+    #[doc = include_str!("../../docs/guides/hooks.md")]
+    mod hooks {}
     #[doc = include_str!("../../docs/guides/http.md")]
     mod http {}
     #[doc = include_str!("../../docs/guides/macros.md")]

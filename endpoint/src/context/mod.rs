@@ -18,7 +18,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::cancelled::{Cancelled, TimeoutError};
-use crate::extensions::Extensions;
+use crate::extensions::{Extensions, Principal};
 use crate::state::ServedCall;
 use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, Progress};
 use protocol_core::json::{Json, Text};
@@ -34,11 +34,18 @@ use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressErr
 #[derive(Clone)]
 pub struct Context {
     served: Arc<ServedCall>,
+    /// The extensions with those that hooks have added; empty if they have added none.
+    changed: Extensions,
 }
 
 impl Context {
     pub(crate) fn new(served: Arc<ServedCall>) -> Self {
-        Self { served }
+        Self { served, changed: Extensions::new() }
+    }
+
+    /// The same context with these extensions, which are not empty.
+    pub(crate) fn with_extensions(&self, extensions: Extensions) -> Self {
+        Self { served: Arc::clone(&self.served), changed: extensions }
     }
 
     /// The inbound call that the handler serves.
@@ -46,11 +53,17 @@ impl Context {
         &self.served
     }
 
-    /// The values that the transport attached to the frame of the request, such as the head of an HTTP request. Empty on transports with
-    /// only one lane, such as stdio.
+    /// The values that the transport attached to the frame of the request, such as the head of an HTTP request, and those that
+    /// [hooks](crate::Service::around) have added. Without hooks it is empty on transports with only one lane, such as stdio.
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
-        &self.served().extensions
+        if self.changed.is_empty() { &self.served().extensions } else { &self.changed }
+    }
+
+    /// The name of the authenticated caller; `None` if the transport, or a hook, attached none to the request.
+    #[must_use]
+    pub fn principal(&self) -> Option<&Principal> {
+        self.extensions().get()
     }
 
     /// Reports progress. This method never fails and never waits. An update that is not valid ([`ProgressError`]) is dropped and counted in
@@ -102,6 +115,14 @@ impl Context {
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served().has_ended_in_round()
+    }
+
+    /// Returns `true` if this run of the handler repeats an earlier one: it serves a retry, with the answers to an earlier round of input
+    /// requests (MCP 2026-07-28). What is to happen once for each call of the caller, such as counting it, is done in runs for which this
+    /// returns `false`.
+    #[must_use]
+    pub fn is_repeat(&self) -> bool {
+        self.served().is_repeat()
     }
 
     /// Waits until the call is cancelled (see [`is_cancelled`](Self::is_cancelled)), and returns the reason. Never resolves if the handler

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::service::{Service, Start};
+use crate::service::{PendingReply, Service, Start};
 use crate::state::ServedCall;
+use crate::tool_error::ToolError;
 use engine::{BlockingTask, Runtime, Task};
 use protocol_core::dialect::Request;
 
@@ -14,7 +15,8 @@ pub(super) fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<Served
         Start::Task(task) => runtime.spawn(task),
         Start::Local(make) => runtime.spawn_local(make),
         Start::Inline(handler, context, states, arguments) => {
-            if let Some(task) = Task::begin_in_place(&served, || handler(context, states, arguments)) {
+            let begin = || handler(context, states, arguments).map(ToolError::tool_reply).map_err(PendingReply);
+            if let Some(task) = Task::begin_in_place(&served, begin) {
                 runtime.spawn(Box::pin(task));
             }
         }

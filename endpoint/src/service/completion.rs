@@ -1,15 +1,18 @@
 //! Completion of the arguments of prompts and the variables of resource templates.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use super::answer::Answer;
 use super::handler::{Handler, Needs, States};
-use super::local::Answer;
-use super::start::Start;
 use crate::context::Context;
-use crate::state::ServedCall;
 use crate::tool_error::{Result, ToolError};
 use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest, Reply};
+use protocol_core::error::RpcError;
+use protocol_core::json::Json;
 
 /// A handler of completions.
 #[derive(Clone)]
@@ -45,10 +48,47 @@ impl Completer {
         Self { needs_states, run: Arc::new(run) }
     }
 
-    pub(crate) fn start(&self, served: Arc<ServedCall>, service: &States, request: CompletionRequest) -> Start {
-        let answer = (self.run)(Context::new(Arc::clone(&served)), self.needs_states.states(service).clone(), request);
-        answer.start(served, |completion| completion.map_or_else(ToolError::into_error_reply, Reply::Completion))
+    /// Calls the handler. `service` are the states of the service.
+    pub(crate) fn answer(&self, context: Context, service: &States, request: CompletionRequest) -> Answer<Completion> {
+        (self.run)(context, self.needs_states.states(service).clone(), request)
     }
+
+    /// Calls the handler within the hooks around it, each time that the returned function is called, for what its arguments say of `of`.
+    pub(crate) fn run_within(
+        &self,
+        service: &States,
+        of: CompletionOf,
+    ) -> impl Fn(Context, Json) -> Result<Answer<Completion>> + Send + Sync + use<> {
+        let (completer, states) = (self.clone(), service.clone());
+        move |context, arguments| {
+            let HookArguments { argument, value, context: given } =
+                arguments.decode().map_err(|error| RpcError::internal(format!("a hook has changed the arguments: {error}")))?;
+            let mut request = CompletionRequest::new(of.clone(), argument, value);
+            request.context = given.into_owned();
+            Ok(completer.answer(context, &states, request))
+        }
+    }
+
+    /// Converts what the handler returned into the reply.
+    pub(crate) fn into_reply(completion: Result<Completion>) -> Reply {
+        completion.map_or_else(ToolError::into_error_reply, Reply::Completion)
+    }
+}
+
+/// What is completed, as hooks see it.
+#[derive(Serialize, Deserialize)]
+struct HookArguments<'a> {
+    argument: Cow<'a, str>,
+    value: Cow<'a, str>,
+    #[serde(default)]
+    context: Cow<'a, BTreeMap<String, String>>,
+}
+
+/// What is completed, as hooks see it.
+pub(crate) fn hook_arguments(request: &CompletionRequest) -> Json {
+    let (argument, value) = (Cow::Borrowed(&*request.argument), Cow::Borrowed(&*request.value));
+    // Strings always have a JSON form.
+    Json::encode(&HookArguments { argument, value, context: Cow::Borrowed(&request.context) }).unwrap_or_else(|_| Json::null())
 }
 
 /// The completers of one prompt or template.

@@ -6,51 +6,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::answer::Answer;
 use super::handler::{Handler, Needs, States};
-use super::start::Start;
 use super::tool::{Tool, Way, invalid, typed};
 use crate::context::Context;
 use crate::schema::{Output, Shape};
-use crate::state::ServedCall;
 use crate::tool_error::Result;
-use engine::{BoxFuture, LocalBoxFuture, local_task};
-use protocol_core::dialect::Reply;
-use protocol_core::error::RpcError;
 use protocol_core::json::Json;
-
-/// The future of a handler, or what makes one that stays on the thread where it is made.
-pub(crate) enum Answer<T> {
-    Shared(BoxFuture<'static, Result<T>>),
-    Local(Box<dyn FnOnce() -> LocalBoxFuture<'static, Result<T>> + Send>),
-}
-
-impl<T: 'static> Answer<T> {
-    /// Calls a handler whose future is not `Send`, on the thread that will run it.
-    pub(crate) fn local<M, A, H, Fut>(handler: Arc<H>, context: Context, states: States, arguments: A) -> Self
-    where
-        M: 'static,
-        A: Send + 'static,
-        H: Handler<M, A, Fut>,
-        Fut: Future<Output = Result<T>> + 'static,
-    {
-        Self::Local(Box::new(move || Box::pin(async move { handler.call(&context, &states, arguments)?.await })))
-    }
-
-    /// Begins to answer a request. `into_reply` converts the result of the handler.
-    pub(crate) fn start(self, served: Arc<ServedCall>, into_reply: impl FnOnce(Result<T>) -> Reply + Send + 'static) -> Start {
-        match self {
-            Self::Shared(future) => Start::task(served, async move { into_reply(future.await) }),
-            Self::Local(make) => start(served, move || async move { into_reply(make().await) }),
-        }
-    }
-}
-
-/// An answer by a future that `make` makes on the thread that runs it.
-fn start<F: Future<Output = Reply> + 'static>(served: Arc<ServedCall>, make: impl FnOnce() -> F + Send + 'static) -> Start {
-    let why = "the future of this handler is not `Send`, and the runtime of the server did not run it: it runs none (see \
-               `Runtime::spawn_local`), or it is shutting down";
-    Start::Local(local_task(served, make, Reply::Error(RpcError::fixed(RpcError::INTERNAL, why))))
-}
 
 impl Tool {
     /// A tool as [`Tool::new`] makes it, but the future of the handler need not be `Send`: it may hold an `Rc` or a guard of a `RefCell`
@@ -85,19 +47,18 @@ impl Tool {
         let (output, input, needs) = (Output::of::<R>(), Shape::arguments::<A>(), Needs::of(handler.needs()));
         let output_schema = output.schema().cloned();
         let parts = Arc::new((Arc::clone(&input), handler, output));
-        let begin = move |served: Arc<ServedCall>, states: States, arguments: Json| {
-            let (parts, context) = (Arc::clone(&parts), Context::new(Arc::clone(&served)));
-            start(served, move || async move {
-                let (input, handler, output) = &*parts;
-                match input.read(&arguments) {
-                    Ok(arguments) => match handler.call(&context, &states, arguments) {
-                        Ok(future) => typed(output, future.await),
-                        Err(error) => typed::<R>(output, Err(error)),
-                    },
-                    Err(errors) => invalid(&errors),
-                }
-            })
+        let answer = move |context: Context, states: States, arguments: Json| {
+            let parts = Arc::clone(&parts);
+            Answer::Local(Box::new(move || {
+                Box::pin(async move {
+                    let (input, handler, output) = &*parts;
+                    match input.read(&arguments) {
+                        Ok(arguments) => typed(output, handler.call(&context, &states, arguments)?.await),
+                        Err(errors) => Ok(invalid(&errors)),
+                    }
+                })
+            }))
         };
-        Self::build(name.into(), input, output_schema, needs, Way::Local(Arc::new(begin)))
+        Self::build(name.into(), input, output_schema, needs, Way::Local(Arc::new(answer)))
     }
 }

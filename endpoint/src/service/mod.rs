@@ -1,9 +1,12 @@
 //! A service: the tools, prompts and resources of a callee, by name.
 
 mod about;
+mod answer;
 mod catalog;
 mod completion;
+mod elsewhere;
 mod handler;
+mod hook;
 mod local;
 mod prompt;
 mod refused;
@@ -13,14 +16,16 @@ mod tool;
 mod typed;
 mod updates;
 
+pub use crate::prompt_output::{PromptMessage, PromptOutput};
 pub use crate::resource_contents::ResourceContents;
 pub use catalog::Catalog;
 pub use handler::{Handler, Parameter, Reader, State};
-pub use prompt::{Prompt, PromptMessage, PromptOutput};
+pub use hook::{Around, HandlerKind, Hook, HookRequest, HookResponse, Next};
+pub use prompt::Prompt;
 pub use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest};
 pub use refused::Refused;
 pub use resource::{Resource, ResourceTemplate, ResourceUri};
-pub(crate) use start::Start;
+pub(crate) use start::{PendingReply, Start};
 pub use tool::Tool;
 pub use typed::{Arguments, Returns};
 pub use updates::{UpdateError, Updates};
@@ -30,11 +35,12 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::answer::Answer;
 pub(crate) use self::catalog::WatcherGuard;
 use self::catalog::{Audience, Entries, Insert};
-use self::completion::Completer;
+use self::completion::{Completer, hook_arguments};
 use self::handler::{Needs, States};
-use self::tool::Run;
+use self::hook::{Hooked, Hooks, Passing};
 use crate::context::Context;
 use crate::state::rounds::{OnceStore, RoundSetup, SealKeys, Sealer};
 use crate::state::{EffectSetup, ServedCall, Shared};
@@ -72,6 +78,7 @@ pub struct Service {
     page_size: usize,
     catalog: Catalog,
     states: States,
+    hooks: Hooks,
     /// `true` if [`Service::catalog`] was called: then the lists may change while sessions run.
     is_changeable: bool,
     /// `true` if [`Service::updates`] was called: then sessions are notified of changes.
@@ -90,6 +97,8 @@ type NotificationHandler = Box<dyn Fn(Option<Json>) + Send + Sync>;
 struct Method {
     /// The states that the handler takes.
     needs_states: Needs,
+    /// The hooks of the services that the method was merged from.
+    hooks: Hooks,
     run: Arc<RunMethod>,
 }
 
@@ -105,6 +114,7 @@ impl Service {
             page_size: 100,
             catalog: Catalog::default(),
             states: States::default(),
+            hooks: Hooks::default(),
             is_changeable: false,
             has_updates: false,
             completer: None,
@@ -169,6 +179,49 @@ impl Service {
         self
     }
 
+    /// Puts a hook around every request that reaches a handler: of a tool, prompt, resource, completion or method, of this service and of
+    /// those that are [merged](Self::merge) into it. The hook that was registered first is the outermost. It does not matter if the handlers
+    /// are added before or after it.
+    ///
+    /// A hook sees what is asked for and by whom ([`HookRequest`]). It passes the request on by [`Next::run`], with or without changes, once,
+    /// several times or not at all, and returns the answer: that of the handler or its own. An error that it returns is answered as an error
+    /// of the handler: [`ToolError::failed`] is a result of a tool that a model reads, an [`RpcError`] is sent as it is. A hook that panics,
+    /// or never returns, is a handler that does.
+    ///
+    /// Arguments are checked after the hooks. Requests that reach no handler pass no hook: those for lists and subscriptions, for a name
+    /// that the service does not have, and those of a caller that lacks a capability which a tool [needs](Tool::needs). In MCP 2026-07-28 a
+    /// handler that has asked its caller runs again for each retry, and its hooks with it ([`Context::is_repeat`]).
+    ///
+    /// ```
+    /// use endpoint::{HookRequest, HookResponse, Next, Result, Service, State, ToolError};
+    ///
+    /// struct Closed(Vec<String>);
+    ///
+    /// async fn open_only(State(closed): State<Closed>, request: HookRequest, next: Next) -> Result<HookResponse> {
+    ///     if closed.0.iter().any(|name| name == request.name()) {
+    ///         return Err(ToolError::failed("this tool is closed today"));
+    ///     }
+    ///     next.run(request).await
+    /// }
+    ///
+    /// let service = Service::new("images", "1.0").state(Closed(vec!["resize".into()])).around(open_only);
+    /// # drop(service);
+    /// ```
+    ///
+    /// # Panics
+    /// If the service is shared already, which its [`config`](Self::config) does.
+    #[must_use]
+    #[track_caller]
+    pub fn around<M, H: Around<M>>(mut self, hook: H) -> Self {
+        let hook = hook.install();
+        if self.catalog.is_shared() {
+            let reason = "the service is shared already".into();
+            return registered(Err(Refused { kind: "hook", name: hook.name.into(), reason }));
+        }
+        self.hooks.push(hook);
+        self
+    }
+
     /// Checks that each handler gets the states that it takes. This is checked when the service is first shared, that is when its
     /// [`config`](Self::config) or an endpoint is made; with this method a program learns it as an error.
     ///
@@ -179,8 +232,10 @@ impl Service {
         self.catalog.check(&self.states)
     }
 
-    /// Checks the handlers that are not in the catalog.
+    /// Checks the hooks, and the handlers that are not in the catalog.
     fn check_own(&self) -> Result<(), Refused> {
+        let mut hooks = self.hooks.iter();
+        hooks.try_for_each(|hook| catalog::check_states(&self.states, "hook", hook.name, &hook.needs_states))?;
         if let Some(completer) = &self.completer {
             catalog::check_states(&self.states, "completion", "completion", &completer.needs_states)?;
         }
@@ -287,9 +342,9 @@ impl Service {
     }
 
     /// Adds the tools, prompts, resources, methods and notifications of another service. `prefix` is put before the names of its tools and
-    /// prompts, for example `images_`; URIs and methods keep theirs. Handlers keep the states of their service, and prompts and templates
-    /// its [`completion`](Self::completion), if it has one, which is asked by the name without the prefix. Everything else of `other` is
-    /// left out: instructions, configuration, keys, stores.
+    /// prompts, for example `images_`; URIs and methods keep theirs. Handlers keep the states of their service and its
+    /// [hooks](Self::around), inside those of this service, and prompts and templates its [`completion`](Self::completion), if it has one,
+    /// which is asked by the name without the prefix. Everything else of `other` is left out: instructions, configuration, keys, stores.
     ///
     /// ```
     /// use endpoint::{Context, Service, Tool};
@@ -338,21 +393,25 @@ impl Service {
         let entries = other.catalog.take();
         for (name, (mut tool, _)) in entries.tools {
             tool.needs_states.keep(&other.states);
+            tool.hooks.keep(&other.hooks, &other.states);
             tool.name = format!("{prefix}{name}");
             self.catalog.insert_tool(tool, Insert::New).map_err(both(&name))?;
         }
         for (name, (mut prompt, _)) in entries.prompts {
             prompt.needs_states.keep(&other.states);
+            prompt.hooks.keep(&other.hooks, &other.states);
             prompt.name = format!("{prefix}{name}");
             prompt.completers.keep(other.completer.as_ref(), &other.states, &name);
             self.catalog.insert_prompt(prompt, Insert::New).map_err(both(&name))?;
         }
         for (uri, (mut resource, _)) in entries.resources {
             resource.needs_states.keep(&other.states);
+            resource.hooks.keep(&other.hooks, &other.states);
             self.catalog.insert_resource(resource, Insert::New).map_err(both(&uri))?;
         }
         for (uri, (mut template, _)) in entries.templates {
             template.needs_states.keep(&other.states);
+            template.hooks.keep(&other.hooks, &other.states);
             template.completers.keep(other.completer.as_ref(), &other.states, &uri);
             self.catalog.insert_resource_template(template, Insert::New).map_err(both(&uri))?;
         }
@@ -361,6 +420,7 @@ impl Service {
                 return Err(both(&name)(Refused::duplicate("method", name.clone())));
             }
             method.needs_states.keep(&other.states);
+            method.hooks.keep(&other.hooks, &other.states);
             self.methods.insert(name, method);
         }
         for (name, handler) in other.notifications {
@@ -435,7 +495,7 @@ impl Service {
             let handler = Arc::clone(&handler);
             Box::pin(async move { handler.call(&context, &states, params)?.await })
         };
-        self.methods.insert(name, Method { needs_states, run: Arc::new(run) });
+        self.methods.insert(name, Method { needs_states, hooks: Hooks::default(), run: Arc::new(run) });
         self
     }
 
@@ -643,18 +703,24 @@ impl Service {
         if let Some(refusal) = tool.refuse_without(served.capabilities(), served.is_stateless()) {
             return Start::Reply(refusal);
         }
+        if let Some(hooks) = self.hooks.with(&tool.hooks, &self.states) {
+            return self.call_hooked(hooks, served, tool, call);
+        }
         let (options, run, states) = (tool.options, tool.run(), tool.needs_states.states(&self.states).clone());
         drop(entries);
         configure(served, options);
-        let arguments = call.into_arguments().unwrap_or_else(Json::null);
-        let served = Arc::clone(served);
-        match run {
-            Run::Task(start) => start(served, states, arguments),
-            Run::InPlace(run) => Start::Inline(run, Context::new(served), states, arguments),
-            Run::Blocking(run) => {
-                let context = Context::new(served);
-                Start::Blocking(Box::new(move || run(context, states, arguments)))
-            }
+        run.start(Arc::clone(served), states, call.into_arguments().unwrap_or_else(Json::null))
+    }
+
+    // A function of its own, so that a call without hooks does not pay for its size.
+    #[cold]
+    fn call_hooked(&self, hooks: Hooked, served: &Arc<ServedCall>, tool: &Tool, call: CallTool) -> Start {
+        configure(served, tool.options);
+        let (name, arguments) = (Text::from(&*tool.name), call.into_arguments().unwrap_or_else(Json::null));
+        let handler = tool.run_within(tool.needs_states.states(&self.states).clone());
+        match tool.is_inline() {
+            true => hooks.start_in_place(served, name, arguments, handler),
+            false => hooks.start(served, Passing { name, arguments, handler, into_reply: ToolError::tool_reply }),
         }
     }
 
@@ -665,8 +731,16 @@ impl Service {
             return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
         };
         drop(name);
-        let start = prompt.start(Arc::clone(served), &self.states, request.into_arguments())?;
-        let options = prompt.options;
+        let (states, options) = (prompt.needs_states.states(&self.states).clone(), prompt.options);
+        let start = if let Some(hooks) = self.hooks.with(&prompt.hooks, &self.states) {
+            let (prompt, arguments) = (prompt.clone(), request.into_arguments().unwrap_or_else(Json::null));
+            let name = Text::from(&*prompt.name);
+            let handler = move |context, arguments: Json| Ok(prompt.answer(context, states.clone(), Some(&arguments))?);
+            hooks.start(served, Passing { name, arguments, handler, into_reply: Prompt::into_reply })
+        } else {
+            let answer = prompt.answer(Context::new(Arc::clone(served)), states, request.into_arguments().as_ref())?;
+            answer.start(Arc::clone(served), Prompt::into_reply)
+        };
         drop(entries);
         configure(served, options);
         Ok(start)
@@ -674,14 +748,17 @@ impl Service {
 
     fn read_resource(&self, served: &Arc<ServedCall>, uri: &str) -> Start {
         let entries = self.catalog.entries();
-        if let Some((resource, _)) = entries.resources.get(uri) {
-            return resource.start(Arc::clone(served), &self.states);
-        }
-        let matched = entries.templates.values().find_map(|(template, _)| template.matches(uri).map(|uri| (template, uri)));
-        match matched {
-            Some((template, uri)) => template.start(Arc::clone(served), &self.states, uri),
-            None => unknown(uri),
-        }
+        let matched = || entries.templates.values().find_map(|(template, _)| Some((template, template.matches(uri)?)));
+        let reading = match entries.resources.get(uri) {
+            Some((resource, _)) => resource.reading(&self.states),
+            None => match matched() {
+                Some((template, uri)) => template.reading(&self.states, uri),
+                None => return unknown(uri),
+            },
+        };
+        let Some(hooks) = self.hooks.with(reading.hooks, &self.states) else { return reading.start(Arc::clone(served)) };
+        let (handler, into_reply) = (reading.run_within(), reading.conversion());
+        hooks.start(served, Passing { name: uri.into(), arguments: Json::null(), handler, into_reply })
     }
 
     fn subscribe(&self, served: &Arc<ServedCall>, request: &Subscribe) -> Result<Start, RpcError> {
@@ -719,10 +796,15 @@ impl Service {
         let Some(method) = self.methods.get(request.method()) else {
             return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"));
         };
-        let (run, context, states) =
-            (Arc::clone(&method.run), Context::new(Arc::clone(served)), method.needs_states.states(&self.states).clone());
-        let answer =
-            async move { run(context, states, request.into_params()).await.map_or_else(ToolError::into_error_reply, Reply::Raw) };
+        let (run, states) = (Arc::clone(&method.run), method.needs_states.states(&self.states).clone());
+        let into_reply = |result: Result<Json>| result.map_or_else(ToolError::into_error_reply, Reply::Raw);
+        if let Some(hooks) = self.hooks.with(&method.hooks, &self.states) {
+            let name = Text::from(request.method());
+            let handler = move |context, params| Ok(Answer::Shared(run(context, states.clone(), params)));
+            return Ok(hooks.start(served, Passing { name, arguments: request.into_params(), handler, into_reply }));
+        }
+        let context = Context::new(Arc::clone(served));
+        let answer = async move { into_reply(run(context, states, request.into_params()).await) };
         Ok(Start::task(Arc::clone(served), answer))
     }
 
@@ -735,21 +817,21 @@ impl Service {
 
     fn complete(&self, served: &Arc<ServedCall>, request: CompletionRequest) -> Result<Start, RpcError> {
         let entries = self.catalog.entries();
-        let (own, states, request) = match &request.of {
+        let (own, states, (hooks, name), request) = match &request.of {
             CompletionOf::Prompt(name) => match entries.prompts.get(name) {
                 Some((prompt, _)) => {
                     let (completer, request) = prompt.completers.of(request);
-                    (completer, prompt.needs_states.states(&self.states), request)
+                    (completer, prompt.needs_states.states(&self.states), (&prompt.hooks, &*prompt.name), request)
                 }
                 None => return Err(RpcError::invalid_params(format!("unknown prompt {name:?}"))),
             },
-            CompletionOf::Resource(uri) => match entries.templates.get(uri) {
-                Some((template, _)) => {
+            CompletionOf::Resource(uri) => match (entries.templates.get(uri), entries.resources.get(uri)) {
+                (Some((template, _)), _) => {
                     let (completer, request) = template.completers.of(request);
-                    (completer, template.needs_states.states(&self.states), request)
+                    (completer, template.needs_states.states(&self.states), (&template.hooks, &*template.template), request)
                 }
-                None if entries.resources.contains_key(uri) => (None, &self.states, request),
-                None => return Err(RpcError::invalid_params(format!("unknown resource {uri:?}"))),
+                (None, Some((resource, _))) => (None, &self.states, (&resource.hooks, &*resource.uri), request),
+                (None, None) => return Err(RpcError::invalid_params(format!("unknown resource {uri:?}"))),
             },
         };
         let own = own.map(|own| (own, states));
@@ -759,9 +841,13 @@ impl Service {
                 false => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered")),
             };
         };
-        let start = completer.start(Arc::clone(served), states, request);
-        drop(entries);
-        Ok(start)
+        if let Some(hooks) = self.hooks.with(hooks, &self.states) {
+            let (name, arguments) = (Text::from(name), hook_arguments(&request));
+            let handler = completer.run_within(states, request.of);
+            return Ok(hooks.start(served, Passing { name, arguments, handler, into_reply: Completer::into_reply }));
+        }
+        let answer = completer.answer(Context::new(Arc::clone(served)), states, request);
+        Ok(answer.start(Arc::clone(served), Completer::into_reply))
     }
 
     /// One page of a list.

@@ -5,23 +5,21 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
-
+use super::answer::Answer;
 use super::completion::Completers;
 use super::handler::{Handler, Needs, States};
-use super::local::Answer;
-use super::start::Start;
+use super::hook::Hooks;
 use super::typed::Arguments;
 use crate::context::Context;
+use crate::prompt_output::PromptOutput;
 use crate::service::about::{About, about_builders};
-use crate::state::ServedCall;
 use crate::text_shape::{TextField, TextShape};
-use crate::tool_error::Result;
+use crate::tool_error::{Result, ToolError};
 use protocol_core::config::RateWindow;
-use protocol_core::dialect::{Completion, CompletionRequest, Content, Reply};
+use protocol_core::dialect::{Completion, CompletionRequest, Reply};
 use protocol_core::error::RpcError;
+use protocol_core::json::Json;
 use protocol_core::json::write::Object;
-use protocol_core::json::{Json, Text};
 use protocol_core::session::ServeOptions;
 
 type Run = dyn Fn(Context, States, BTreeMap<String, String>) -> Answer<PromptOutput> + Send + Sync;
@@ -41,6 +39,8 @@ pub struct Prompt {
     pub(crate) options: ServeOptions,
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
+    /// The hooks of the services that it was merged from.
+    pub(crate) hooks: Hooks,
     pub(crate) completers: Completers,
     handler: Arc<Run>,
 }
@@ -157,6 +157,7 @@ impl Prompt {
             refusal: None,
             options: ServeOptions::default(),
             needs_states,
+            hooks: Hooks::default(),
             completers: Completers::default(),
             handler: Arc::new(handler),
         }
@@ -217,8 +218,13 @@ impl Prompt {
         })
     }
 
-    /// Begins to answer a request, or returns the error if an argument is not a string, or a required one is missing.
-    pub(crate) fn start(&self, served: Arc<ServedCall>, states: &States, arguments: Option<Json>) -> Result<Start, RpcError> {
+    /// Calls the handler, or returns the error if an argument is not a string, or a required one is missing.
+    pub(crate) fn answer(
+        &self,
+        context: Context,
+        states: States,
+        arguments: Option<&Json>,
+    ) -> Result<Answer<PromptOutput>, RpcError> {
         let arguments: BTreeMap<String, String> = match arguments {
             None => BTreeMap::new(),
             Some(given) => given
@@ -230,120 +236,18 @@ impl Prompt {
             let message = format!("missing argument {:?} of prompt {:?}", missing.name, self.name);
             return Err(RpcError::invalid_params(message));
         }
-        let states = self.needs_states.states(states).clone();
-        let answer = (self.handler)(Context::new(Arc::clone(&served)), states, arguments);
-        Ok(answer.start(served, |output| {
-            let encoded = output.and_then(|output| Ok(Json::encode(&output)?));
-            encoded.map_or_else(|error| error.into_error_reply(), Reply::Raw)
-        }))
+        Ok((self.handler)(context, states, arguments))
+    }
+
+    /// Converts what the handler returned into the reply.
+    pub(crate) fn into_reply(output: Result<PromptOutput>) -> Reply {
+        let encoded = output.and_then(|output| Ok(Json::encode(&output)?));
+        encoded.map_or_else(ToolError::into_error_reply, Reply::Raw)
     }
 }
 
 impl fmt::Debug for Prompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Prompt").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// The result of a prompt.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct PromptOutput {
-    /// The description of this result, which may name the arguments.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// The messages for the model, in order.
-    pub messages: Vec<PromptMessage>,
-}
-
-impl PromptOutput {
-    /// Messages without a description.
-    #[must_use]
-    pub fn new(messages: impl IntoIterator<Item = PromptMessage>) -> Self {
-        Self { description: None, messages: messages.into_iter().collect() }
-    }
-
-    /// Adds a description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-}
-
-impl From<PromptMessage> for PromptOutput {
-    fn from(message: PromptMessage) -> Self {
-        Self::new([message])
-    }
-}
-
-impl<const N: usize> From<[PromptMessage; N]> for PromptOutput {
-    fn from(messages: [PromptMessage; N]) -> Self {
-        Self::new(messages)
-    }
-}
-
-impl From<Vec<PromptMessage>> for PromptOutput {
-    fn from(messages: Vec<PromptMessage>) -> Self {
-        Self::new(messages)
-    }
-}
-
-/// One message of the user.
-impl From<String> for PromptOutput {
-    fn from(text: String) -> Self {
-        Self::new([PromptMessage::user(text)])
-    }
-}
-
-/// One message of the user.
-impl From<&'static str> for PromptOutput {
-    fn from(text: &'static str) -> Self {
-        Self::new([PromptMessage::user(Text::from_static(text))])
-    }
-}
-
-/// One message of a prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PromptMessage {
-    role: &'static str,
-    content: Json,
-}
-
-impl PromptMessage {
-    /// A text message in the role of the user.
-    #[must_use]
-    pub fn user(text: impl Into<Text>) -> Self {
-        Self::user_content(Content::Text(text.into()))
-    }
-
-    /// A text message in the role of the model.
-    #[must_use]
-    pub fn assistant(text: impl Into<Text>) -> Self {
-        Self::assistant_content(Content::Text(text.into()))
-    }
-
-    /// A message in the role of the user with any content, such as an image or a resource.
-    #[must_use]
-    pub fn user_content(content: Content) -> Self {
-        Self { role: "user", content: content.into() }
-    }
-
-    /// A message in the role of the model with any content.
-    #[must_use]
-    pub fn assistant_content(content: Content) -> Self {
-        Self { role: "assistant", content: content.into() }
-    }
-}
-
-impl Serialize for PromptMessage {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::{Error, SerializeStruct};
-
-        let content: &serde_json::value::RawValue = self.content.decode().map_err(S::Error::custom)?;
-        let mut message = serializer.serialize_struct("PromptMessage", 2)?;
-        message.serialize_field("role", self.role)?;
-        message.serialize_field("content", content)?;
-        message.end()
     }
 }

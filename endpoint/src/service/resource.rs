@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::about::{About, about_builders};
+use super::answer::Answer;
 use super::completion::Completers;
 use super::handler::{Handler, Needs, Reader, States};
-use super::local::Answer;
+use super::hook::Hooks;
 use super::start::Start;
 use crate::context::Context;
 use crate::resource_contents::ResourceContents;
 use crate::state::ServedCall;
 use crate::tool_error::{Result, ToolError};
 use protocol_core::dialect::{Annotations, Completion, CompletionRequest, Reply};
+use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::json::write::Object;
 
@@ -33,6 +35,8 @@ pub struct Resource {
     pub(crate) subscribable: bool,
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
+    /// The hooks of the services that it was merged from.
+    pub(crate) hooks: Hooks,
     read: Arc<Read>,
 }
 
@@ -49,6 +53,8 @@ pub struct ResourceTemplate {
     pub(crate) subscribable: bool,
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
+    /// The hooks of the services that it was merged from.
+    pub(crate) hooks: Hooks,
     pub(crate) completers: Completers,
     read: Arc<Read>,
 }
@@ -145,7 +151,7 @@ impl Resource {
         read: impl Fn(Context, States, ResourceUri) -> Answer<Vec<ResourceContents>> + Send + Sync + 'static,
     ) -> Self {
         let described = Described { name, ..Described::default() };
-        Self { uri, described, subscribable: false, needs_states, read: Arc::new(read) }
+        Self { uri, described, subscribable: false, needs_states, hooks: Hooks::default(), read: Arc::new(read) }
     }
 
     /// A resource at `uri`. `read` is called for each request to read it.
@@ -176,8 +182,10 @@ impl Resource {
         self.described.write("uri", &self.uri)
     }
 
-    pub(crate) fn start(&self, served: Arc<ServedCall>, states: &States) -> Start {
-        start(&self.read, &self.described, served, self.needs_states.states(states), self.whole_uri())
+    /// The resource, to be read. `states` are those of the service.
+    pub(crate) fn reading<'a>(&'a self, states: &'a States) -> Reading<'a> {
+        let states = self.needs_states.states(states);
+        Reading { hooks: &self.hooks, read: &self.read, described: &self.described, states, uri: self.whole_uri() }
     }
 
     /// Calls the handler for no request of a peer.
@@ -234,7 +242,16 @@ impl ResourceTemplate {
     ) -> Self {
         let (parts, described) = (parts(&template), Described { name, ..Described::default() });
         let completers = Completers::default();
-        Self { parts, template, described, subscribable: false, needs_states, completers, read: Arc::new(read) }
+        Self {
+            parts,
+            template,
+            described,
+            subscribable: false,
+            needs_states,
+            hooks: Hooks::default(),
+            completers,
+            read: Arc::new(read),
+        }
     }
 
     resource_builders!();
@@ -296,14 +313,42 @@ impl ResourceTemplate {
         match_uri(&self.parts, uri, &mut variables).then(|| ResourceUri { uri: uri.to_owned(), variables })
     }
 
-    pub(crate) fn start(&self, served: Arc<ServedCall>, states: &States, uri: ResourceUri) -> Start {
-        start(&self.read, &self.described, served, self.needs_states.states(states), uri)
+    /// A resource of this template, to be read. `states` are those of the service.
+    pub(crate) fn reading<'a>(&'a self, states: &'a States, uri: ResourceUri) -> Reading<'a> {
+        let states = self.needs_states.states(states);
+        Reading { hooks: &self.hooks, read: &self.read, described: &self.described, states, uri }
     }
 }
 
-fn start(read: &Arc<Read>, described: &Described, served: Arc<ServedCall>, states: &States, uri: ResourceUri) -> Start {
-    let into_reply = into_reply(described, &uri);
-    read(Context::new(Arc::clone(&served)), states.clone(), uri).start(served, into_reply)
+/// A resource that is to be read.
+pub(crate) struct Reading<'a> {
+    /// The hooks of the services that it was merged from.
+    pub(crate) hooks: &'a Hooks,
+    read: &'a Arc<Read>,
+    described: &'a Described,
+    states: &'a States,
+    uri: ResourceUri,
+}
+
+impl Reading<'_> {
+    pub(crate) fn start(self, served: Arc<ServedCall>) -> Start {
+        let into_reply = self.conversion();
+        (self.read)(Context::new(Arc::clone(&served)), self.states.clone(), self.uri).start(served, into_reply)
+    }
+
+    /// Calls the handler within the hooks around it, each time that the returned function is called.
+    pub(crate) fn run_within(&self) -> impl Fn(Context, Json) -> Result<Answer<Vec<ResourceContents>>> + Send + Sync + use<> {
+        let (read, states, uri) = (Arc::clone(self.read), self.states.clone(), self.uri.clone());
+        move |context, arguments| match arguments.as_str() {
+            "null" => Ok(read(context, states.clone(), uri.clone())),
+            _ => Err(RpcError::fixed(RpcError::INTERNAL, "a hook has given arguments to a resource, which has none").into()),
+        }
+    }
+
+    /// The conversion of what the handler read into a reply.
+    pub(crate) fn conversion(&self) -> impl FnOnce(Result<Vec<ResourceContents>>) -> Reply + Send + use<> {
+        into_reply(self.described, &self.uri)
+    }
 }
 
 /// The conversion of what a handler read at `uri` into the reply.

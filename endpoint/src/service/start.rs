@@ -1,12 +1,15 @@
 //! The ways in which a request is answered.
 
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
 use std::sync::Arc;
 
 use super::handler::States;
 use crate::context::Context;
 use crate::state::ServedCall;
+use crate::tool_error::{Result, ToolError};
 use engine::{BoxFuture, MakeLocal, Task};
-use protocol_core::dialect::Reply;
+use protocol_core::dialect::{Reply, ToolOutput};
 use protocol_core::json::Json;
 
 /// The way in which a request will be answered.
@@ -30,5 +33,19 @@ impl Start {
     }
 }
 
-/// Checks the arguments and polls the handler once. Returns its reply, or the future to poll again if it is pending.
-pub(crate) type InPlace = dyn Fn(Context, States, Json) -> Result<Reply, BoxFuture<'static, Reply>> + Send + Sync;
+/// Checks the arguments and polls the handler once. Returns its result, or the future to poll again if it is pending.
+pub(crate) type InPlace = dyn Fn(Context, States, Json) -> Result<Result<ToolOutput>, Pending> + Send + Sync;
+
+/// The future of a handler of a tool that was polled in place, and is pending.
+pub(crate) type Pending = BoxFuture<'static, Result<ToolOutput>>;
+
+/// The reply of a tool whose handler was pending.
+pub(crate) struct PendingReply(pub(crate) Pending);
+
+impl Future for PendingReply {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Reply> {
+        self.0.as_mut().poll(cx).map(ToolError::tool_reply)
+    }
+}

@@ -14,12 +14,14 @@ use crate::context::Context;
 use crate::schema::{Output, Shape};
 use crate::service::Refused;
 use crate::service::about::{About, about_builders};
+use crate::service::answer::Answer;
+use crate::service::elsewhere;
 use crate::service::handler::{Handler, Needs, States};
-use crate::service::start::{InPlace, Start};
+use crate::service::hook::Hooks;
+use crate::service::start::{InPlace, Pending, Start};
 use crate::service::typed::{Arguments, Returns};
 use crate::state::ServedCall;
 use crate::tool_error::{Result, ToolError};
-use engine::BoxFuture;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::{Capabilities, Reply, ToolOutput, tesseron};
 use protocol_core::error::RpcError;
@@ -80,6 +82,8 @@ pub struct Tool {
     inline: bool,
     /// The states that the handler takes.
     pub(crate) needs_states: Needs,
+    /// The hooks of the services that the tool was merged from.
+    pub(crate) hooks: Hooks,
     handler: Way,
 }
 
@@ -113,7 +117,7 @@ pub(super) enum Way {
         in_place: Arc<InPlace>,
     },
     /// The future of the handler stays on one thread.
-    Local(Arc<StartTask>),
+    Local(Arc<RunLocal>),
     Blocking(Arc<RunBlocking>),
 }
 
@@ -121,14 +125,33 @@ pub(super) enum Way {
 pub(crate) enum Run {
     Task(Arc<StartTask>),
     InPlace(Arc<InPlace>),
+    Local(Arc<RunLocal>),
     Blocking(Arc<RunBlocking>),
+}
+
+impl Run {
+    /// Begins to answer a call.
+    pub(crate) fn start(self, served: Arc<ServedCall>, states: States, arguments: Json) -> Start {
+        match self {
+            Self::Task(start) => start(served, states, arguments),
+            Self::InPlace(run) => Start::Inline(run, Context::new(served), states, arguments),
+            Self::Local(run) => run(Context::new(Arc::clone(&served)), states, arguments).start(served, ToolError::tool_reply),
+            Self::Blocking(run) => {
+                let context = Context::new(served);
+                Start::Blocking(Box::new(move || ToolError::tool_reply(run(context, states, arguments))))
+            }
+        }
+    }
 }
 
 /// Makes the task that runs the handler and answers the call. The handler starts when the task is first polled.
 pub(crate) type StartTask = dyn Fn(Arc<ServedCall>, States, Json) -> Start + Send + Sync;
 
+/// Makes the future of a handler on the thread that runs it.
+pub(crate) type RunLocal = dyn Fn(Context, States, Json) -> Answer<ToolOutput> + Send + Sync;
+
 /// Runs a blocking handler to its end.
-pub(crate) type RunBlocking = dyn Fn(Context, States, Json) -> Reply + Send + Sync;
+pub(crate) type RunBlocking = dyn Fn(Context, States, Json) -> Result<ToolOutput> + Send + Sync;
 
 impl Tool {
     /// A tool with typed arguments and a typed result.
@@ -161,7 +184,7 @@ impl Tool {
         H: Handler<M, A, Fut>,
         Fut: Future<Output = Result<ToolOutput>> + Send + 'static,
     {
-        Self::task(name, None, handler, ToolError::tool_reply)
+        Self::task(name, None, handler, core::convert::identity)
     }
 
     /// A tool as [`Tool::new`] makes it, with a handler that may block. The handler runs on one of the runtime's threads for blocking code.
@@ -181,8 +204,8 @@ impl Tool {
         let read = Arc::clone(&input);
         let needs = Needs::of(handler.needs());
         let run = move |context: Context, states: States, arguments: Json| match read.read(&arguments) {
-            Ok(arguments) => typed(&output, handler.call(&context, &states, arguments).and_then(|result| result)),
-            Err(errors) => invalid(&errors),
+            Ok(arguments) => typed(&output, handler.call(&context, &states, arguments)?),
+            Err(errors) => Ok(invalid(&errors)),
         };
         Self::build(name.into(), input, output_schema, needs, Way::Blocking(Arc::new(run)))
     }
@@ -217,31 +240,31 @@ impl Tool {
         let name = name.into();
         let allowed = ParamHeaders::of_schema(&schema).map_err(|error| format!("has an annotation that is not allowed: {error}"));
         match allowed.and_then(|_| Shape::raw(schema)) {
-            Ok(input) => Ok(Self::task_of(name, Arc::new(input), Shape::check, None, handler, ToolError::tool_reply)),
+            Ok(input) => Ok(Self::task_of(name, Arc::new(input), Shape::check, None, handler, core::convert::identity)),
             Err(fault) => Err(Refused { kind: KIND, name, reason: format!("the schema {fault}") }),
         }
     }
 
-    fn task<M, A, R, H, Fut, I>(name: impl Into<String>, output_schema: Option<Json>, handler: H, into_reply: I) -> Self
+    fn task<M, A, R, H, Fut, I>(name: impl Into<String>, output_schema: Option<Json>, handler: H, into_output: I) -> Self
     where
         M: 'static,
         A: Arguments,
         R: 'static,
         H: Handler<M, A, Fut>,
         Fut: Future<Output = Result<R>> + Send + 'static,
-        I: Fn(Result<R>) -> Reply + Send + Sync + 'static,
+        I: Fn(Result<R>) -> Result<ToolOutput> + Send + Sync + 'static,
     {
-        Self::task_of(name.into(), Shape::arguments::<A>(), Shape::read::<A>, output_schema, handler, into_reply)
+        Self::task_of(name.into(), Shape::arguments::<A>(), Shape::read::<A>, output_schema, handler, into_output)
     }
 
-    /// Builds a tool. `read` checks and decodes the arguments; `into_reply` converts the result of the handler into the reply.
+    /// Builds a tool. `read` checks and decodes the arguments; `into_output` converts the result of the handler.
     fn task_of<M, A, R, H, Fut, I>(
         name: String,
         input: Arc<Shape>,
         read: fn(&Shape, &Json) -> Result<A, String>,
         output_schema: Option<Json>,
         handler: H,
-        into_reply: I,
+        into_output: I,
     ) -> Self
     where
         M: 'static,
@@ -249,47 +272,47 @@ impl Tool {
         R: 'static,
         H: Handler<M, A, Fut>,
         Fut: Future<Output = Result<R>> + Send + 'static,
-        I: Fn(Result<R>) -> Reply + Send + Sync + 'static,
+        I: Fn(Result<R>) -> Result<ToolOutput> + Send + Sync + 'static,
     {
         let needs = Needs::of(handler.needs());
-        let parts = Arc::new((Arc::clone(&input), handler, into_reply));
+        let parts = Arc::new((Arc::clone(&input), handler, into_output));
         let parts_of_task = Arc::clone(&parts);
         let start = move |served: Arc<ServedCall>, states: States, arguments: Json| {
             let parts = Arc::clone(&parts_of_task);
             let context = Context::new(Arc::clone(&served));
             Start::task(served, async move {
-                let (input, handler, into_reply) = &*parts;
-                match read(input, &arguments) {
+                let (input, handler, into_output) = &*parts;
+                ToolError::tool_reply(match read(input, &arguments) {
                     Ok(arguments) => match handler.call(&context, &states, arguments) {
-                        Ok(future) => into_reply(future.await),
-                        Err(error) => into_reply(Err(error)),
+                        Ok(future) => into_output(future.await),
+                        Err(error) => Err(error),
                     },
-                    Err(errors) => invalid(&errors),
-                }
+                    Err(errors) => Ok(invalid(&errors)),
+                })
             })
         };
-        let in_place = move |context: Context, states: States, arguments: Json| -> Result<Reply, BoxFuture<'static, Reply>> {
-            let (input, handler, into_reply) = &*parts;
+        let in_place = move |context: Context, states: States, arguments: Json| -> Result<Result<ToolOutput>, Pending> {
+            let (input, handler, into_output) = &*parts;
             let arguments = match read(input, &arguments) {
                 Ok(arguments) => arguments,
-                Err(errors) => return Ok(invalid(&errors)),
+                Err(errors) => return Ok(Ok(invalid(&errors))),
             };
             let mut future = match handler.call(&context, &states, arguments) {
                 Ok(future) => Box::pin(future),
-                Err(error) => return Ok(into_reply(Err(error))),
+                Err(error) => return Ok(Err(error)),
             };
             // The no-op waker loses no wake: a pending future is polled again, with a real waker, as soon as it is in a task.
             match future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(value) => {
                     // As after an `await`, the future is dropped before the result is serialized.
                     drop(future);
-                    Ok(into_reply(value))
+                    Ok(into_output(value))
                 }
                 Poll::Pending => {
                     let parts = Arc::clone(&parts);
                     Err(Box::pin(async move {
-                        let (_, _, into_reply) = &*parts;
-                        into_reply(future.await)
+                        let (_, _, into_output) = &*parts;
+                        into_output(future.await)
                     }))
                 }
             }
@@ -310,6 +333,7 @@ impl Tool {
             needs: Capabilities::default(),
             inline: false,
             needs_states,
+            hooks: Hooks::default(),
             handler,
         }
     }
@@ -418,10 +442,36 @@ impl Tool {
     /// The handler, with the way in which it is to be run.
     pub(crate) fn run(&self) -> Run {
         match &self.handler {
-            Way::Task { in_place, .. } if self.inline => Run::InPlace(Arc::clone(in_place)),
-            Way::Task { start, .. } | Way::Local(start) => Run::Task(Arc::clone(start)),
+            Way::Task { in_place, .. } if self.is_inline() => Run::InPlace(Arc::clone(in_place)),
+            Way::Task { start, .. } => Run::Task(Arc::clone(start)),
+            Way::Local(run) => Run::Local(Arc::clone(run)),
             Way::Blocking(run) => Run::Blocking(Arc::clone(run)),
         }
+    }
+
+    /// Calls the handler within the hooks around it, each time that the returned function is called.
+    pub(crate) fn run_within(&self, states: States) -> impl Fn(Context, Json) -> Result<Answer<ToolOutput>> + Send + Sync + use<> {
+        let way = self.handler.clone();
+        move |context: Context, arguments| {
+            let states = states.clone();
+            Ok(match &way {
+                Way::Task { in_place, .. } => Answer::Shared(match in_place(context, states, arguments) {
+                    Ok(output) => Box::pin(core::future::ready(output)),
+                    Err(pending) => pending,
+                }),
+                Way::Local(run) => run(context, states, arguments),
+                Way::Blocking(run) => {
+                    let (run, served) = (Arc::clone(run), Arc::clone(context.served()));
+                    served.note_blocking();
+                    Answer::Shared(Box::pin(elsewhere::blocking(&served, move || run(context, states, arguments))))
+                }
+            })
+        }
+    }
+
+    /// Returns `true` if the handler is to be polled once in place.
+    pub(crate) const fn is_inline(&self) -> bool {
+        self.inline && matches!(self.handler, Way::Task { .. })
     }
 
     pub(crate) fn param_headers(&self) -> Option<&Arc<ParamHeaders>> {
@@ -463,17 +513,14 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// The reply with the typed result of a handler, or with its error.
-pub(super) fn typed<R: Serialize + 'static>(output: &Output, value: Result<R>) -> Reply {
-    let output = value.and_then(|value| {
-        let not_serializable = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result cannot be sent: {error}")));
-        output.to_tool_output(value).map_err(not_serializable)
-    });
-    ToolError::tool_reply(output)
+/// The output for the typed result of a handler.
+pub(super) fn typed<R: Serialize + 'static>(output: &Output, value: Result<R>) -> Result<ToolOutput> {
+    let not_serializable = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result cannot be sent: {error}")));
+    output.to_tool_output(value?).map_err(not_serializable)
 }
 
-/// The reply to a call whose arguments are not valid.
-pub(super) fn invalid(errors: &str) -> Reply {
+/// The output of a call whose arguments are not valid.
+pub(super) fn invalid(errors: &str) -> ToolOutput {
     #[derive(Serialize)]
     struct Issue<'a> {
         message: &'a str,
@@ -481,5 +528,5 @@ pub(super) fn invalid(errors: &str) -> Reply {
     let mut error = RpcError::new(tesseron::code::INPUT_VALIDATION, format!("invalid arguments: {errors}"));
     error.data = Json::encode(&[Issue { message: errors }]).ok().map(Box::new);
     // The error is sent on Tesseron. MCP gets a result with its message.
-    Reply::Tool(ToolOutput::rpc_error(error))
+    ToolOutput::rpc_error(error)
 }

@@ -5,8 +5,8 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
+use super::answer::Answer;
 use super::catalog::{Audience, Catalog};
-use super::local::Answer;
 use crate::context::Context;
 use crate::extensions::Extensions;
 use crate::state::{ListKind, ServedCall, Shared, Span, diagnose};

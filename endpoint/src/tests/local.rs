@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::testing::Executor;
 use crate::{
-    CompletionRequest, Context, Endpoint, LocalBoxFuture, LocalRuntime, LocalTasks, Prompt, PromptMessage, PromptOutput, Resource,
-    ResourceContents, ResourceTemplate, ResourceUri, Result, Runtime, Service, Tool,
+    CompletionRequest, Context, Endpoint, HookRequest, HookResponse, LocalBoxFuture, LocalRuntime, LocalTasks, Next, Prompt,
+    PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri, Result, Runtime, Service, Tool,
 };
 use protocol_core::drive::Machine;
 use protocol_core::{Completion, Instant};
@@ -56,8 +56,15 @@ async fn held() -> Result<String> {
     Ok(String::from(if *held.0 == std::thread::current().id() { "same thread" } else { "moved" }))
 }
 
-fn service() -> Arc<Service> {
-    let service = Service::new("server", "1")
+async fn passes(request: HookRequest, next: Next) -> Result<HookResponse> {
+    next.run(request).await
+}
+
+/// A service with a handler of each kind, with or without a hook around them.
+fn service(hooked: bool) -> Arc<Service> {
+    let service = Service::new("server", "1");
+    let service = if hooked { service.around(passes) } else { service };
+    let service = service
         .tool(Tool::local("tool", async |_: Context, ()| held().await))
         .tool(Tool::local("panics", async |_: Context, ()| -> Result<()> {
             let _held = Held::new();
@@ -85,7 +92,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(runs_local: bool) -> Self {
+    fn new(runs_local: bool, hooked: bool) -> Self {
         let executor = Executor::new();
         let started = Rc::<std::cell::RefCell<Vec<_>>>::default();
         let (runtime, runner): (Arc<dyn Runtime>, _) = match runs_local {
@@ -97,7 +104,7 @@ impl Server {
                 (Arc::new(runtime), Some(runner))
             }
         };
-        let mut server = Self { endpoint: Endpoint::server(service(), runtime), runner, started, executor };
+        let mut server = Self { endpoint: Endpoint::server(service(hooked), runtime), runner, started, executor };
         let client = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
         server.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}));
         server.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -129,50 +136,56 @@ impl Server {
 
 #[test]
 fn each_kind_of_handler_may_hold_a_value_that_is_not_send() {
-    let mut server = Server::new(true);
-    let completion = json!({"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "a", "value": ""}});
-    for (id, method, params, at) in [
-        (1, "tools/call", json!({"name": "tool"}), "/result/content/0/text"),
-        (2, "prompts/get", json!({"name": "prompt"}), "/result/messages/0/content/text"),
-        (3, "resources/read", json!({"uri": "u:a"}), "/result/contents/0/text"),
-        (4, "resources/read", json!({"uri": "u:other"}), "/result/contents/0/text"),
-        (5, "completion/complete", completion, "/result/completion/values/0"),
-    ] {
-        let reply = server.request(id, method, &params);
-        assert_eq!(reply.pointer(at), Some(&json!("same thread")), "{method}: {reply}");
-        assert_eq!(HELD.get(), 0, "{method}");
+    for hooked in [false, true] {
+        let mut server = Server::new(true, hooked);
+        let completion = json!({"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "a", "value": ""}});
+        for (id, method, params, at) in [
+            (1, "tools/call", json!({"name": "tool"}), "/result/content/0/text"),
+            (2, "prompts/get", json!({"name": "prompt"}), "/result/messages/0/content/text"),
+            (3, "resources/read", json!({"uri": "u:a"}), "/result/contents/0/text"),
+            (4, "resources/read", json!({"uri": "u:other"}), "/result/contents/0/text"),
+            (5, "completion/complete", completion, "/result/completion/values/0"),
+        ] {
+            let reply = server.request(id, method, &params);
+            assert_eq!(reply.pointer(at), Some(&json!("same thread")), "{method}: {reply}");
+            assert_eq!(HELD.get(), 0, "{method}");
+        }
+        let reply = server.request(6, "tools/call", &json!({"name": "panics"}));
+        assert_eq!(reply.pointer("/error/code"), Some(&json!(-32603)), "{reply}");
+        assert_eq!(HELD.get(), 0);
     }
-    let reply = server.request(6, "tools/call", &json!({"name": "panics"}));
-    assert_eq!(reply.pointer("/error/code"), Some(&json!(-32603)), "{reply}");
-    assert_eq!(HELD.get(), 0);
 }
 
 #[test]
 fn a_cancel_drops_the_future_on_its_thread_and_frees_the_call() {
-    let mut server = Server::new(true);
-    server.request(1, "tools/call", &json!({"name": "waits"}));
-    assert_eq!(HELD.get(), 1);
-    server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
-    server.executor.run_for(core::time::Duration::from_secs(60));
-    server.endpoint.handle_timeout(server.executor.now());
-    server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
-    assert_eq!((HELD.get(), server.endpoint.peer().stats().inbound_calls), (0, 0));
+    for hooked in [false, true] {
+        let mut server = Server::new(true, hooked);
+        server.request(1, "tools/call", &json!({"name": "waits"}));
+        assert_eq!(HELD.get(), 1);
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
+        server.executor.run_for(core::time::Duration::from_secs(60));
+        server.endpoint.handle_timeout(server.executor.now());
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
+        assert_eq!((HELD.get(), server.endpoint.peer().stats().inbound_calls), (0, 0));
+    }
 }
 
 #[test]
 fn a_runtime_without_local_tasks_or_that_has_ended_answers_with_an_error_that_says_so() {
-    let mut gone = Server::new(true);
-    gone.runner = None;
-    for mut server in [Server::new(false), gone] {
-        for (id, method, params) in [
-            (1, "tools/call", json!({"name": "tool"})),
-            (2, "prompts/get", json!({"name": "prompt"})),
-            (3, "resources/read", json!({"uri": "u:a"})),
-        ] {
-            let reply = server.request(id, method, &params);
-            assert_eq!(reply.pointer("/error/code"), Some(&json!(-32603)), "{reply}");
-            let message = reply.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
-            assert!(message.contains("Runtime::spawn_local"), "{message}");
+    for hooked in [false, true] {
+        let mut gone = Server::new(true, hooked);
+        gone.runner = None;
+        for mut server in [Server::new(false, hooked), gone] {
+            for (id, method, params) in [
+                (1, "tools/call", json!({"name": "tool"})),
+                (2, "prompts/get", json!({"name": "prompt"})),
+                (3, "resources/read", json!({"uri": "u:a"})),
+            ] {
+                let reply = server.request(id, method, &params);
+                assert_eq!(reply.pointer("/error/code"), Some(&json!(-32603)), "{reply}");
+                let message = reply.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
+                assert!(message.contains("Runtime::spawn_local"), "{message}");
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod catalog;
 mod early;
 mod ends;
 mod gate;
+mod hooks;
 mod inputs;
 mod lanes;
 mod lists;

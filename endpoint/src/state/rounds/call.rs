@@ -50,6 +50,11 @@ impl ServedCall {
         }
     }
 
+    /// Returns `true` if its handler runs again, for a retry of its caller.
+    pub(crate) fn is_repeat(&self) -> bool {
+        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.is_repeat())
+    }
+
     /// Notes that its handler blocks a thread.
     pub(crate) fn note_blocking(&self) {
         if let Some(in_rounds) = &self.in_rounds {
@@ -92,6 +97,9 @@ impl ServedCall {
         let (setup, bound, now) = self.sealing().ok_or_else(not_accepted)?;
         let opened = setup.sealer.open(sealed, &bound, &**self.shared.runtime());
         let log = opened.and_then(|log| RoundLog::resume(&log, retry, now)).ok_or_else(not_accepted)?;
+        if let Some(in_rounds) = &self.in_rounds {
+            in_rounds.note_repeat();
+        }
         let depth = log.depth();
         self.raise_depth(depth);
         self.shared.with_state(|state| {

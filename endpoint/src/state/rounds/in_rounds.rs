@@ -15,13 +15,21 @@ pub(crate) struct InRounds {
     has_ended: AtomicBool,
     /// `true` if the handler blocks a thread, so that it cannot be dropped and run again.
     is_blocking: AtomicBool,
+    /// `true` if the state of an earlier request of the call was opened, so that the handler runs again.
+    is_repeat: AtomicBool,
     /// The number of progress updates, log records and checkpoints.
     reports: AtomicU32,
 }
 
 impl InRounds {
     pub(crate) fn new(request: Request) -> Self {
-        Self { request, has_ended: AtomicBool::new(false), is_blocking: AtomicBool::new(false), reports: AtomicU32::new(0) }
+        Self {
+            request,
+            has_ended: AtomicBool::new(false),
+            is_blocking: AtomicBool::new(false),
+            is_repeat: AtomicBool::new(false),
+            reports: AtomicU32::new(0),
+        }
     }
 
     pub(super) fn request(&self) -> &Request {
@@ -42,6 +50,14 @@ impl InRounds {
 
     pub(super) fn note_blocking(&self) {
         self.is_blocking.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_repeat(&self) -> bool {
+        self.is_repeat.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_repeat(&self) {
+        self.is_repeat.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn reports(&self) -> u32 {
