@@ -49,8 +49,8 @@ use engine::BoxFuture;
 use engine::Runtime;
 use protocol_core::config::Config;
 use protocol_core::dialect::{
-    CallTool, Custom, GetPrompt, Icon, Identity, List, NotFound, Notification, Page, Protocol, Reply, Request, Subscribe,
-    SubscriptionFilter, Unsubscribe, tesseron,
+    CallTool, Capabilities, Custom, GetPrompt, Icon, Identity, List, NotFound, Notification, Page, Protocol, Reply, Request,
+    Subscribe, SubscriptionFilter, Unsubscribe, tesseron,
 };
 use protocol_core::error::RpcError;
 use protocol_core::http::header::ParamHeaders;
@@ -601,8 +601,15 @@ impl Service {
     pub fn config(&self) -> Config {
         self.share();
         let mut config = self.config.clone();
-        let offers = &mut config.capabilities;
-        let (entries, may_change) = (self.catalog.entries(), self.is_changeable);
+        config.capabilities = self.capabilities(&self.catalog.entries());
+        config.custom_methods.extend(self.methods.keys().cloned());
+        config.custom_notifications.extend(self.notifications.keys().cloned());
+        config
+    }
+
+    /// The capabilities of the configuration, with those that follow from the entries.
+    fn capabilities(&self, entries: &Entries) -> Capabilities {
+        let (mut offers, may_change) = (self.config.capabilities, self.is_changeable);
         offers.tools = may_change || !entries.tools.is_empty();
         offers.prompts = may_change || !entries.prompts.is_empty();
         offers.resources = may_change || !entries.resources.is_empty() || !entries.templates.is_empty();
@@ -610,10 +617,8 @@ impl Service {
         offers.tools_list_changed = may_change || (self.has_updates && offers.tools);
         offers.prompts_list_changed = may_change || (self.has_updates && offers.prompts);
         offers.resources_list_changed = may_change || (self.has_updates && offers.resources);
-        offers.completions = self.completes(&entries);
-        config.custom_methods.extend(self.methods.keys().cloned());
-        config.custom_notifications.extend(self.notifications.keys().cloned());
-        config
+        offers.completions = self.completes(entries);
+        offers
     }
 
     /// The configuration that [`Service::config`] returns, shared by all endpoints that are made while it does not change.
@@ -773,12 +778,11 @@ impl Service {
     /// Opens a subscription. It ends when its caller cancels it or the session ends. Kinds of changes that the service does not announce
     /// are left out; if no kind is left, the subscription ends at once, since it could never send anything.
     fn listen(&self, served: &Arc<ServedCall>, wanted: &SubscriptionFilter) -> Start {
-        let config = self.shared_config();
-        let offers = &config.capabilities;
+        let entries = self.catalog.entries();
+        let offers = self.capabilities(&entries);
         let mut offered = SubscriptionFilter::default();
         (offered.tools, offered.prompts, offered.resources) =
             (offers.tools_list_changed, offers.prompts_list_changed, offers.resources_list_changed);
-        let entries = self.catalog.entries();
         offered.uris = wanted.uris.iter().filter(|uri| entries.is_subscribable(uri)).cloned().collect();
         drop(entries);
         served.accept_subscription(&offered);

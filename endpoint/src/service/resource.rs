@@ -185,21 +185,8 @@ impl Resource {
     /// The resource, to be read. `states` are those of the service.
     pub(crate) fn reading<'a>(&'a self, states: &'a States) -> Reading<'a> {
         let states = self.needs_states.states(states);
-        Reading { hooks: &self.hooks, read: &self.read, described: &self.described, states, uri: self.whole_uri() }
-    }
-
-    /// Calls the handler for no request of a peer.
-    pub(crate) fn read(&self, context: Context, states: &States) -> Answer<Vec<ResourceContents>> {
-        (self.read)(context, self.needs_states.states(states).clone(), self.whole_uri())
-    }
-
-    /// The conversion of what the handler read into a reply.
-    pub(crate) fn conversion(&self) -> impl FnOnce(Result<Vec<ResourceContents>>) -> Reply + Send + use<> {
-        into_reply(&self.described, &self.whole_uri())
-    }
-
-    fn whole_uri(&self) -> ResourceUri {
-        ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() }
+        let uri = ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() };
+        Reading { hooks: &self.hooks, read: &self.read, described: &self.described, states, uri }
     }
 }
 
@@ -333,7 +320,12 @@ pub(crate) struct Reading<'a> {
 impl Reading<'_> {
     pub(crate) fn start(self, served: Arc<ServedCall>) -> Start {
         let into_reply = self.conversion();
-        (self.read)(Context::new(Arc::clone(&served)), self.states.clone(), self.uri).start(served, into_reply)
+        self.answer(Context::new(Arc::clone(&served))).start(served, into_reply)
+    }
+
+    /// Calls the handler.
+    pub(crate) fn answer(self, context: Context) -> Answer<Vec<ResourceContents>> {
+        (self.read)(context, self.states.clone(), self.uri)
     }
 
     /// Calls the handler within the hooks around it, each time that the returned function is called.
@@ -347,26 +339,21 @@ impl Reading<'_> {
 
     /// The conversion of what the handler read into a reply.
     pub(crate) fn conversion(&self) -> impl FnOnce(Result<Vec<ResourceContents>>) -> Reply + Send + use<> {
-        into_reply(self.described, &self.uri)
-    }
-}
-
-/// The conversion of what a handler read at `uri` into the reply.
-fn into_reply(described: &Described, uri: &ResourceUri) -> impl FnOnce(Result<Vec<ResourceContents>>) -> Reply + Send + use<> {
-    let (requested, mime_type) = (uri.uri.clone(), described.mime_type.clone());
-    move |contents| {
-        let contents = contents.and_then(|mut contents| {
-            for one in &mut contents {
-                if one.uri.is_empty() {
-                    one.uri.clone_from(&requested);
+        let (requested, mime_type) = (self.uri.uri.clone(), self.described.mime_type.clone());
+        move |contents| {
+            let contents = contents.and_then(|mut contents| {
+                for one in &mut contents {
+                    if one.uri.is_empty() {
+                        one.uri.clone_from(&requested);
+                    }
+                    if one.mime_type.is_none() {
+                        one.mime_type.clone_from(&mime_type);
+                    }
                 }
-                if one.mime_type.is_none() {
-                    one.mime_type.clone_from(&mime_type);
-                }
-            }
-            Ok(Json::encode(&contents)?)
-        });
-        contents.map_or_else(ToolError::into_error_reply, Reply::Contents)
+                Ok(Json::encode(&contents)?)
+            });
+            contents.map_or_else(ToolError::into_error_reply, Reply::Contents)
+        }
     }
 }
 

@@ -150,7 +150,10 @@ fn read(catalog: &Catalog, session: &Arc<Shared>, uri: &Text) {
         let context = Context::new(Arc::new(served));
         let entries = catalog.entries();
         let (resource, _) = entries.resources.get(uri.as_str())?;
-        Some((context.clone(), resource.read(context, &catalog.states()), resource.conversion()))
+        let states = catalog.states();
+        let reading = resource.reading(&states);
+        let into_reply = reading.conversion();
+        Some((context.clone(), reading.answer(context), into_reply))
     });
     match started {
         Some((context, Answer::Shared(reading), into_reply)) => {
