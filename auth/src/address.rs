@@ -49,10 +49,7 @@ impl Reach {
         let address = unmapped(address);
         let is_never = match address {
             IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast() || v4.is_broadcast() || v4.octets().first() == Some(&0),
-            IpAddr::V6(v6) => {
-                let is_link_local = (v6.segments().first().copied().unwrap_or(0) & 0xffc0) == 0xfe80;
-                is_link_local || v6.is_multicast() || v6.is_unspecified() || v6 == CREDENTIALS
-            }
+            IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast() || v6.is_unspecified() || v6 == CREDENTIALS,
         };
         match self {
             _ if is_never => false,
@@ -96,7 +93,7 @@ fn is_public(address: IpAddr) -> bool {
                 0x2002 => false,
                 0x2001 => second >= 0x200 && second != 0x0db8,
                 // Only this eighth is in use: loopback, unique local, link-local, site-local and multicast are outside of it.
-                _ => (first & 0xe000) == 0x2000 && address != Ipv6Addr::UNSPECIFIED,
+                _ => (first & 0xe000) == 0x2000,
             }
         }
     }
@@ -125,11 +122,9 @@ pub(crate) fn is_fit(address: &str, reach: Reach) -> bool {
 }
 
 /// The scheme, the host and the port of an address, in one form.
-pub(crate) fn origin(address: &str) -> Option<(String, String, u16)> {
+pub(crate) fn origin(address: &str) -> Option<(String, String, Option<u16>)> {
     let url = Url::parse(address).ok()?;
-    let scheme = url.scheme.to_ascii_lowercase();
-    let usual = if scheme == "http" { 80 } else { 443 };
-    Some((scheme, url.host.to_ascii_lowercase(), url.port.unwrap_or(usual)))
+    Some((url.scheme.to_ascii_lowercase(), url.host.to_ascii_lowercase(), url.port_or_usual()))
 }
 
 /// An address in two pieces: its origin as it was written, and its path without query and fragment.

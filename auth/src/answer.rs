@@ -1,6 +1,5 @@
 //! Answers of token endpoints (RFC 6749, sections 5.1 and 5.2).
 
-use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -109,7 +108,7 @@ fn parse_exchanged(body: &[u8]) -> Option<Secret> {
     let is_assertion = document.text("issued_token_type").as_deref() == Some("urn:ietf:params:oauth:token-type:id-jag");
     let is_none = document.text("token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("N_A"));
     let token = document.text("access_token").filter(|token| token.len() <= MAX_TOKEN)?;
-    (is_assertion && is_none).then(|| token.to_owned().into())
+    (is_assertion && is_none).then(|| token.into())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(crate) struct Document<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
 impl<'a> Document<'a> {
     /// Reads an object of at most `limit` bytes.
     pub(crate) fn parse(body: &'a [u8], limit: usize) -> Option<Self> {
-        let text = core::str::from_utf8(body.get(..).filter(|body| body.len() <= limit)?).ok()?;
+        let text = core::str::from_utf8(Some(body).filter(|body| body.len() <= limit)?).ok()?;
         // A byte order mark is no JSON, but some servers send one.
         serde_json::from_str(text.strip_prefix('\u{feff}').unwrap_or(text)).ok().map(Self)
     }

@@ -13,6 +13,7 @@ use protocol_core::Instant;
 use crate::panics::drop_quietly;
 use crate::runtime::{BoxFuture, LocalBoxFuture, MakeLocal, Runtime};
 use crate::task::{Task, TaskEnd, TaskOwner};
+use crate::wake::park;
 
 /// What makes the future of a [`Task`] of `owner`, for [`Runtime::spawn_local`]. If it is dropped without having been called, `owner` gets
 /// `refusal` as if the future had returned it.
@@ -103,14 +104,13 @@ impl LocalTasks {
     pub async fn run(self, mut spawn: impl FnMut(LocalBoxFuture<'static, ()>)) {
         loop {
             let make = poll_fn(|cx| {
+                let mut waker = Some(cx.waker().clone());
                 let mut queue = lock(&self.queue);
-                let Some(make) = queue.waiting.pop_front() else {
-                    let before = queue.waker.replace(cx.waker().clone());
-                    drop(queue);
-                    drop(before);
-                    return Poll::Pending;
-                };
-                Poll::Ready(make)
+                if let Some(make) = queue.waiting.pop_front() {
+                    return Poll::Ready(make);
+                }
+                park(&mut queue.waker, &mut waker);
+                Poll::Pending
             });
             let make = make.await;
             spawn(make());

@@ -49,6 +49,16 @@ impl<'a> Url<'a> {
         let (host, port) = split_authority(authority)?;
         Ok(Self { scheme, authority, host, port, rest })
     }
+
+    /// The port or, if there is none, the usual one of `http` or `https`; `None` for other schemes.
+    #[must_use]
+    pub fn port_or_usual(&self) -> Option<u16> {
+        self.port.or_else(|| match () {
+            () if self.scheme.eq_ignore_ascii_case("http") => Some(80),
+            () if self.scheme.eq_ignore_ascii_case("https") => Some(443),
+            () => None,
+        })
+    }
 }
 
 /// Splits a host from its port.

@@ -211,9 +211,8 @@ impl Peer {
     }
 
     /// Notifies each subscription of this session to the resource `uri` of a change, on Tesseron with the new value. For all sessions of a
-    /// service use [`Updates`](crate::Updates). Returns the number of notified
-    /// subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the notification to
-    /// a subscription of MCP 2026-07-28 waits for room.
+    /// service use [`Updates`](crate::Updates). Returns the number of notified subscriptions. If the queue has no room, a subscription of a
+    /// peer with a handshake is left out and not counted; the notification to a subscription of MCP 2026-07-28 waits for room.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, effects| {
             let subscribed = state.subscriptions.to(uri).into_iter();
@@ -376,23 +375,8 @@ impl Peer {
     /// # Errors
     /// [`CallError`] if the peer answers with an error, or not at all; [`CallError::Unreadable`] if the result has no values.
     pub async fn complete(&self, request: CompletionRequest) -> Result<Completion, CallError> {
-        #[derive(Deserialize)]
-        struct Completed {
-            completion: Values,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Values {
-            values: Vec<String>,
-            total: Option<u64>,
-            has_more: Option<bool>,
-        }
         let result = self.call(Invoke::complete(request))?.await.result()?;
-        let Completed { completion: read } = result.decode().map_err(|why: JsonError| CallError::Unreadable(why.to_string()))?;
-        let mut completion = Completion::all(read.values);
-        completion.total = read.total;
-        completion.has_more = read.has_more.unwrap_or_default();
-        Ok(completion)
+        Completion::read(&result).map_err(|why| CallError::Unreadable(why.to_string()))
     }
 
     /// Starts to read a resource (MCP `resources/read`). Its result is an object with `contents`.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::string::String;
 use std::vec::Vec;
 
-use protocol_core::dialect::Icon;
+use protocol_core::dialect::{Icon, write_meta};
 use protocol_core::json::Json;
-use protocol_core::json::write::{Object, push_json};
+use protocol_core::json::write::Object;
 
 /// The description of a tool, a prompt, a resource or a template.
 #[derive(Clone, Debug, Default)]
@@ -21,22 +21,21 @@ pub(super) struct About {
 impl About {
     /// Writes title and description, which readers of the list look for first.
     pub(super) fn write_words(&self, object: &mut Object<'_>) {
-        for (name, text) in [("title", &self.title), ("description", &self.description)] {
-            if let Some(text) = text {
-                object.string(name, text);
-            }
-        }
+        write_words(object, self.title.as_deref(), self.description.as_deref());
     }
 
     /// Writes the rest.
     pub(super) fn write_rest(&self, object: &mut Object<'_>) {
         Icon::write_all(&self.icons, object);
-        if !self.meta.is_empty() {
-            object.object("_meta", |object| {
-                for (key, value) in &self.meta {
-                    push_json(object.named(key), value.as_bytes());
-                }
-            });
+        write_meta(object, &self.meta);
+    }
+}
+
+/// Writes a title and a description, each if it is there.
+pub(super) fn write_words(object: &mut Object<'_>, title: Option<&str>, description: Option<&str>) {
+    for (name, text) in [("title", title), ("description", description)] {
+        if let Some(text) = text {
+            object.string(name, text);
         }
     }
 }

@@ -23,6 +23,17 @@ pub(crate) enum Answer<T> {
 }
 
 impl<T: 'static> Answer<T> {
+    /// Calls a handler.
+    pub(crate) fn shared<M, A, H, Fut>(handler: Arc<H>, context: Context, states: States, arguments: A) -> Self
+    where
+        M: 'static,
+        A: Send + 'static,
+        H: Handler<M, A, Fut>,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        Self::Shared(Box::pin(async move { handler.call(&context, &states, arguments)?.await }))
+    }
+
     /// Calls a handler whose future is not `Send`, on the thread that will run it.
     pub(crate) fn local<M, A, H, Fut>(handler: Arc<H>, context: Context, states: States, arguments: A) -> Self
     where

@@ -30,10 +30,7 @@ impl Completer {
         Fut: Future<Output = Result<Completion>> + Send + 'static,
     {
         let (needs_states, handler) = (Needs::of(handler.needs()), Arc::new(handler));
-        let run = move |context, states, request| {
-            let handler = Arc::clone(&handler);
-            Answer::Shared(Box::pin(async move { handler.call(&context, &states, request)?.await }))
-        };
+        let run = move |context, states, request| Answer::shared(Arc::clone(&handler), context, states, request);
         Self { needs_states, run: Arc::new(run) }
     }
 

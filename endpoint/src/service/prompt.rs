@@ -12,7 +12,7 @@ use super::hook::Hooks;
 use super::typed::Arguments;
 use crate::context::Context;
 use crate::prompt_output::PromptOutput;
-use crate::service::about::{About, about_builders};
+use crate::service::about::{About, about_builders, write_words};
 use crate::text_shape::{TextField, TextShape};
 use crate::tool_error::{Result, ToolError};
 use protocol_core::config::RateWindow;
@@ -56,11 +56,7 @@ struct PromptArgument {
 impl PromptArgument {
     fn write(&self, object: &mut Object<'_>) {
         object.string("name", &self.name);
-        for (name, text) in [("title", &self.title), ("description", &self.description)] {
-            if let Some(text) = text {
-                object.string(name, text);
-            }
-        }
+        write_words(object, self.title.as_deref(), self.description.as_deref());
         object.boolean("required", self.required);
     }
 
@@ -79,8 +75,7 @@ impl Prompt {
     {
         let (needs, handler) = (Needs::of(handler.needs()), Arc::new(handler));
         Self::build(name.into(), needs, move |context, states, arguments| {
-            let handler = Arc::clone(&handler);
-            Answer::Shared(Box::pin(async move { handler.call(&context, &states, arguments)?.await }))
+            Answer::shared(Arc::clone(&handler), context, states, arguments)
         })
     }
 

@@ -1,11 +1,12 @@
 //! What describes an end, an entry of a list or a block of content for people: icons, and hints for whom it is.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::json::Json;
 use crate::json::read::{elements, member, string_lossy};
-use crate::json::write::{Object, write_string};
+use crate::json::write::{Object, push_json, write_string};
 
 /// An icon that a client may show (MCP 2025-11-25 and later; left out in older revisions).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,10 +156,17 @@ impl Annotations {
     }
 }
 
+/// Adds `_meta` with the members `meta` to an object, unless there are none.
+pub fn write_meta(object: &mut Object<'_>, meta: &BTreeMap<String, Json>) {
+    if !meta.is_empty() {
+        object.object("_meta", |object| write_meta_members(object, meta));
+    }
+}
+
 /// Members of `_meta` by their keys.
-pub(crate) fn write_meta_members(object: &mut Object<'_>, meta: &alloc::collections::BTreeMap<String, Json>) {
+pub(crate) fn write_meta_members(object: &mut Object<'_>, meta: &BTreeMap<String, Json>) {
     for (key, value) in meta {
-        crate::json::write::push_json(object.named(key), value.as_bytes());
+        push_json(object.named(key), value.as_bytes());
     }
 }
 

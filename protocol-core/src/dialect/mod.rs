@@ -35,7 +35,7 @@ pub use caller::Caller;
 pub(crate) use caller::KnownCaller;
 pub use content::Content;
 pub(crate) use description::write_meta_members;
-pub use description::{Annotations, Icon, IconTheme};
+pub use description::{Annotations, Icon, IconTheme, write_meta};
 pub use elicit::{Elicit, NoDefault};
 pub(crate) use list::list_of;
 pub use list::{

@@ -5,9 +5,11 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::Deserialize;
+
 use super::{Blocks, Content, InputRound, Page};
 use crate::error::RpcError;
-use crate::json::{Json, Text};
+use crate::json::{Json, JsonError, Text};
 
 /// The reply to an inbound call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +53,26 @@ impl Completion {
     /// A completion with these values, of which there are no more.
     pub fn all<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Self {
         Self { values: values.into_iter().map(Into::into).collect(), total: None, has_more: false }
+    }
+
+    /// Reads the result of [`Op::Complete`](super::Op::Complete).
+    ///
+    /// # Errors
+    /// [`JsonError`] if it has no list of strings as its values, or a total that is no number.
+    pub fn read(result: &Json) -> Result<Self, JsonError> {
+        #[derive(Deserialize)]
+        struct Completed {
+            completion: Values,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Values {
+            values: Vec<String>,
+            total: Option<u64>,
+            has_more: Option<bool>,
+        }
+        let Values { values, total, has_more } = result.decode::<Completed>()?.completion;
+        Ok(Self { values, total, has_more: has_more.unwrap_or_default() })
     }
 
     /// Sets the total number of values.

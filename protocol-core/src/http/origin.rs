@@ -144,18 +144,12 @@ impl<'a> Origin<'a> {
 
     /// The origin of a URL.
     pub(super) fn of(url: &Url<'a>) -> Self {
-        let (mut host, scheme) = (Host::of(url.host, url.port), url.scheme);
+        let (host, scheme) = (Host::of(url.host, url.port_or_usual()), url.scheme);
         let scheme: Cow<'a, str> = match () {
             () if scheme.eq_ignore_ascii_case("http") => "http".into(),
             () if scheme.eq_ignore_ascii_case("https") => "https".into(),
             () => scheme.into(),
         };
-        let default = match &*scheme {
-            "http" => Some(80),
-            "https" => Some(443),
-            _ => None,
-        };
-        host.port = host.port.or(default);
         Self { scheme, host }
     }
 

@@ -15,7 +15,7 @@ use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
     Completion, Content, CutShort, EarlyMessage, ElicitResult, InputRequest, InputResponse, LocalEnd, LogRecord, NotFound,
-    Notification, Op, Outgoing, Parts, Progress, Reply, Sample, SampleResult, Stamp, ToolOutput, list_of, write_meta_members,
+    Notification, Op, Outgoing, Parts, Progress, Reply, Sample, SampleResult, Stamp, ToolOutput, list_of, write_meta,
 };
 use crate::error::RpcError;
 use crate::json::read::{Kind, for_each_key};
@@ -299,9 +299,7 @@ impl Mcp {
                 ),
                 false => {
                     members(object);
-                    if !meta.is_empty() {
-                        object.object("_meta", |object| write_meta_members(object, meta));
-                    }
+                    write_meta(object, meta);
                 }
             });
         })
@@ -515,9 +513,7 @@ pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json
         if let Some(instructions) = local.instructions {
             object.string("instructions", instructions);
         }
-        if !local.meta.is_empty() {
-            object.object("_meta", |object| write_meta_members(object, local.meta));
-        }
+        write_meta(object, local.meta);
     });
     Json::written(out)
 }
