@@ -137,6 +137,16 @@ impl FileStore {
     }
 }
 
+/// The open file of a lock. It is unlocked, and not only closed: a process that is being started has a copy of it until it runs its program,
+/// and the lock would last as long.
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 impl TokenStore for FileStore {
     fn load(&self, key: &StoreKey) -> Result<Option<Tokens>, StoreError> {
         self.read(&Self::tokens(key))
@@ -144,8 +154,8 @@ impl TokenStore for FileStore {
 
     /// The lock has a file of its own: that of the tokens is replaced, and a lock on a file that is no longer there excludes nobody.
     fn lock(&self, key: &StoreKey, wait: Duration) -> Result<StoreLock, StoreError> {
-        let file = Self::open_file(&self.path(&format!("{}.lock", key.as_str())), OFlags::RDWR | OFlags::CREATE)?;
-        until(wait, || match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let file = Locked(Self::open_file(&self.path(&format!("{}.lock", key.as_str())), OFlags::RDWR | OFlags::CREATE)?);
+        until(wait, || match rustix::fs::flock(&file.0, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(())),
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
             Err(error) => Err(StoreError::Io(error.into())),
@@ -171,5 +181,25 @@ impl TokenStore for FileStore {
 
     fn forget_registration(&self, issuer: &str) -> Result<(), StoreError> {
         self.remove(&Self::client(issuer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_lock_ends_although_a_process_that_is_being_started_has_a_copy_of_its_file() {
+        let folder = std::env::temp_dir().join(format!("sansmcp-lock-{}", std::process::id()));
+        let store = FileStore::open(&folder).unwrap();
+        let file = FileStore::open_file(&folder.join("copy.lock"), OFlags::RDWR | OFlags::CREATE).unwrap();
+        let copy = file.try_clone().unwrap();
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let other = FileStore::open_file(&store.path("copy.lock"), OFlags::RDWR).unwrap();
+        assert!(rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
+        drop(Locked(file));
+        assert!(rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok());
+        drop(copy);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
